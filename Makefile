@@ -1,0 +1,43 @@
+# relight: everything from a clean clone. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check prove bench clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "relight: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(BIN)/pip install --quiet -c constraints.txt hatchling editables
+	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e '.[train]' \
+	  coverage hypothesis import-linter mypy pytest pytest-timeout pytest-xdist ruff
+	@touch $@
+
+setup: $(STAMP) ## make .venv and install what is needed
+
+demo: $(STAMP) ## the main job: a real training run is hurt five times and comes back bit-equal
+	$(BIN)/relight bench real
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(STAMP) ## lint, format, types, import rules, fast tests; about a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n 2 -m 'not real and not slow'
+
+prove: $(STAMP) ## the acceptance, long form; leaves build/proof/*.json
+	$(BIN)/relight bench prove
+
+bench: $(STAMP) ## figures, as ratios against a rival or a limit in the same run
+	$(BIN)/relight bench figures
+
+clean: ## what was built, not the virtual environment
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
