@@ -1,0 +1,564 @@
+"""The vocabulary: what was seen (View), what is remembered (History), and the words that both use.
+
+Everything here is a frozen value. Times are seconds; `at` is wall time as the controller's clock gives it.
+A part of the world that could not be read is UNKNOWN, and unknown is never healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from policies.reasons import Reason
+
+EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class Unknown(StrEnum):
+    """The one value of what could not be seen."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+class Phase(StrEnum):
+    """What a rank says it is doing. Each phase has its own stall limit."""
+
+    START_UP = "start-up"
+    LOAD = "load"
+    STEP = "step"
+    SAVE = "save"
+    EVALUATION = "evaluation"
+    SHUTDOWN = "shutdown"
+
+
+class NodeState(StrEnum):
+    """A node as the cluster and its agent show it together."""
+
+    UP = "up"
+    SILENT = "silent"  # does not answer; may be frozen, may be cut off
+    DOWN = "down"  # the cluster says that it is gone
+    UNKNOWN = "unknown"
+
+
+class FaultClass(StrEnum):
+    """What stopped the run, as far as automation and budgets care."""
+
+    RANK_DIED = "rank-died"  # a rank ended by a signal
+    RANK_FAILED = "rank-failed"  # a rank ended with a code or an exception
+    NODE_LOST = "node-lost"
+    NODE_SILENT = "node-silent"
+    STALL = "stall"
+    NON_FINITE = "non-finite-loss"
+    SAVE_STUCK = "save-stuck"
+    LAUNCH_FAILED = "launch-failed"
+    ACCEPTANCE = "acceptance-failed"
+    PROBATION = "probation-failed"
+
+
+INFRASTRUCTURE: Final = frozenset(
+    {FaultClass.RANK_DIED, FaultClass.NODE_LOST, FaultClass.NODE_SILENT, FaultClass.STALL, FaultClass.SAVE_STUCK}
+)
+"""Classes counted against the infrastructure budget; the others count against the software budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Which samples: position of the first, how many, and a hash over their ids."""
+
+    first: int
+    count: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A rank's coordinates in the layout."""
+
+    tp: int
+    pp: int
+    dp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One piece of evidence about what went wrong, with where and when it was seen."""
+
+    attempt: int
+    kind: str
+    role: Literal["root", "cascade", "context", "benign"]
+    category: str
+    text: str
+    cycle: int = 0
+    rank: int | None = None
+    node: str | None = None
+    file: str | None = None
+    line: int | None = None
+    wall: float | None = None
+    monotonic: float | None = None
+    offset_bound: float = 0.0
+    blames: Literal["reporter", "peer", "nobody"] = "reporter"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of the run, as the reporting rank told it."""
+
+    attempt: int
+    step: int
+    samples: int
+    updates: int
+    skipped: int
+    loss: float | None
+    lr: float | None
+    grad_norm: float | None
+    seconds: float
+    at: float
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Both ledgers and the schedule at one moment. `samples` were read; `updates` were applied; `skipped` were not."""
+
+    step: int
+    samples: int
+    updates: int
+    skipped: int
+    lr: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one rank says it has loaded, before its first step."""
+
+    rank: int
+    node: str
+    attempt: int
+    place: Place | None
+    checkpoint: str
+    counters: Counters | None
+    digest: str | None
+    next_batch: Batch | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How a rank ended; exactly one of code and signal is set. `refused` is a start that the shim refused."""
+
+    rank: int
+    node: str
+    attempt: int
+    wall: float
+    code: int | None = None
+    signal: int | None = None
+    refused: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        return self.code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node, as seen now. `since` is when this state was first seen, `checked_at` the last good health check."""
+
+    name: str
+    state: NodeState
+    since: float
+    agent: bool = False
+    checked_at: float | None = None
+    drained_by_other: bool = False
+    old_ranks_gone: int = 0  # no process of an attempt up to this one is left there, says its agent
+    switch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveView:
+    """A save that the ranks have told of and that is not finished yet."""
+
+    step: int
+    attempt: int
+    began_at: float
+    state: Literal["begin", "blocked", "written", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """The newest attempt, as seen now. `running` is False once the cluster shows no step of it."""
+
+    number: int
+    running: bool | Unknown
+    started: frozenset[int] = frozenset()
+    exits: tuple[RankExit, ...] = ()
+    loaded: Mapping[int, Loaded] = EMPTY
+    phases: Mapping[Phase, int] = EMPTY  # how many ranks are in each phase
+    frontier: int = 0  # highest step that the reporter has finished in this attempt
+    first_step: StepRow | None = None
+    last_step: StepRow | None = None
+    last_advance: float | None = None  # when any rank last moved on
+    behind: tuple[int, ...] = ()  # ranks that are behind the others (odd ranks out)
+    phase: Phase = Phase.START_UP  # the phase that the most ranks are in
+    phase_since: float | None = None
+    slowest_step_s: float = 0.0  # what this run has shown: the slowest ordinary step
+    saves: tuple[SaveView, ...] = ()
+    non_finite: StepRow | None = None
+    replay: Replay | None = None
+    done: int = 0  # ranks that said they are done
+    silent_agents: frozenset[str] = frozenset()
+    limited: bool = False  # nothing but log lines and exits is known of this attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Steps of this attempt laid over the same steps before the fault."""
+
+    compared: int
+    differing: int
+    worst: float  # largest relative difference of the loss
+    first_differing: int | None
+    data_differing: int | None  # first step whose batch is another one than before
+
+
+class CheckpointPhase(StrEnum):
+    """Where a save stands. Only COMPLETED is ever restored from."""
+
+    IN_PROGRESS = "in-progress"
+    FRAMEWORK_DONE = "framework-done"  # the framework has finished; our checks are missing
+    COMPLETED = "completed"
+    BROKEN = "broken"
+    NOT_YET = "not-yet"  # can't be judged now; never deleted, never fallen back on
+    ABANDONED = "abandoned"  # its attempt was fenced before the framework had finished
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """One save in the store."""
+
+    id: str
+    attempt: int
+    step: int
+    phase: CheckpointPhase
+    saved_at: float | None = None
+    completed_at: float | None = None
+    manifest_hash: str | None = None
+    reasons: tuple[str, ...] = ()
+    bytes: int = 0
+    limited: bool = False
+    location: Literal["store", "archive"] = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the manifest of the chosen checkpoint says every rank must have loaded."""
+
+    checkpoint: str
+    counters: Counters | None
+    digests: Mapping[int, str] = EMPTY
+    next_batches: Mapping[int, Batch] = EMPTY
+    limited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureView:
+    """How far the evidence of an incident is kept."""
+
+    incident: int
+    done: bool
+    kept: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the world shows now. Each part may be UNKNOWN; a missing part is never read as empty."""
+
+    nodes: Mapping[str, NodeView] | Unknown = UNKNOWN
+    attempt: AttemptView | None = None
+    checkpoints: tuple[CheckpointState, ...] | Unknown = UNKNOWN
+    expected: Expected | None = None  # of the checkpoint that the newest attempt started from
+    capture: CaptureView | None = None
+    views_made: frozenset[int] = frozenset()  # attempts whose load view stands
+    fenced: frozenset[int] = frozenset()
+    launched: frozenset[int] = frozenset()  # attempts that the cluster has shown, ever
+    steps_running: frozenset[int] = frozenset()
+    findings: tuple[Finding, ...] = ()
+    blind_since: float | None = None
+    cluster_as_of: float | None = None
+    store_as_of: float | None = None
+    store_free_bytes: int | None = None
+    shut_down: bool = False
+
+
+# --- what is remembered -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A node in quarantine: barred from use since `at`, because of `incident`."""
+
+    node: str
+    at: float
+    incident: int
+    reason: Reason
+    until: float | None = None  # None: until a person lifts it
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why an incident is open: what was seen first, and whether anything has died."""
+
+    fault: FaultClass
+    reason: Reason
+    at: float
+    attempt: int
+    died: bool
+    text: str
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The earliest error and whom it points at. Empty suspects: nobody can be named, and that is said."""
+
+    first: tuple[Finding, ...] = ()  # more than one when the clocks cannot order them
+    suspects: tuple[str, ...] = ()
+    category: str = "hang.unknown"
+    data: tuple[int, int] | None = None  # first sample and count of the window being read when it failed
+    confidence: float = 0.0
+    cascade: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A checkpoint that was not used, and why."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One launched step of all ranks."""
+
+    number: int
+    slots: tuple[str, ...]
+    checkpoint: str | None
+    start_step: int
+    intended_at: float
+    incident: int | None  # the incident that it is to end; None for the first
+    limited: bool = False
+    accepted_at: float | None = None
+    closed_at: float | None = None
+    last_step: int = 0  # at its close
+    probation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The clock of one incident, wall seconds; None is not yet."""
+
+    last_good: float | None = None
+    detected: float | None = None
+    confirmed: float | None = None
+    evidence: float | None = None
+    decided: float | None = None
+    approved: float | None = None
+    stopped: float | None = None
+    relaunched: float | None = None
+    loaded: float | None = None
+    next_good: float | None = None
+    caught_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """From the last good update to the next one."""
+
+    number: int
+    attempt: int
+    trouble: Trouble
+    times: Times
+    frontier: int  # the last step that had been done
+    frontier_samples: int
+    diagnosis: Diagnosis | None = None
+    checkpoint: str | None = None
+    checkpoint_step: int | None = None
+    checkpoint_samples: int = 0
+    rejected: tuple[Rejected, ...] = ()
+    barred: tuple[str, ...] = ()
+    swaps: tuple[tuple[int, str, str], ...] = ()  # slot, from, to
+    follows: int | None = None
+    approved_by: str | None = None
+    evidence: str = ""
+    replay: Replay | None = None
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """No more restarts until a person says so."""
+
+    at: float
+    reason: Reason
+    seen: str
+    lifts: str
+    incident: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a person has changed in the open plan."""
+
+    checkpoint: str | None = None
+    spares: tuple[str, ...] = ()
+    keep_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An effect that was announced and is not yet seen to be there."""
+
+    key: str
+    at: float
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The ledger of the run, in updates. computed = lineage + rolled_back; skipped apart."""
+
+    computed: int = 0
+    rolled_back: int = 0
+    skipped: int = 0
+    samples_read_again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the journal says, folded. Nothing here comes from anywhere else."""
+
+    run: str = ""
+    epoch: int = 0
+    mode: str = "auto"
+    paused: bool = False
+    started_at: float | None = None
+    attempts: tuple[Attempt, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    decision: Decision | None = None
+    decided_at: float | None = None
+    decision_digest: str | None = None
+    choice: Choice = Choice()
+    approvals: frozenset[str] = frozenset()  # digests
+    refused: frozenset[str] = frozenset()
+    intents: Mapping[str, Intent] = EMPTY
+    halted: Halted | None = None
+    stop_asked: str | None = None  # who asked for a planned stop
+    ended: str | None = None  # finished or stopped as planned
+    completed: tuple[str, ...] = ()  # saves ever completed, in order
+    books: Books = Books()
+    told: frozenset[str] = frozenset()  # notices already sent
+    recent: tuple[str, ...] = field(default=())
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt, open or closed."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def incident(self) -> Incident | None:
+        """The open incident, if there is one."""
+        return self.incidents[-1] if self.incidents and not self.incidents[-1].closed else None
+
+    def barred(self, now: float) -> frozenset[str]:
+        """The nodes in quarantine at `now`."""
+        return frozenset(b.node for b in self.bars if b.until is None or b.until > now)
+
+
+# --- decisions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Nothing to do. `until` is the next moment at which that may change."""
+
+    reason: Reason
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something must be seen first; look again at `until` at the latest."""
+
+    reason: Reason
+    until: float
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contain:
+    """Keep the evidence of a dead attempt, fence and stop it. What comes next is decided when it is down."""
+
+    reason: Reason
+    incident: int
+    attempt: int
+    died: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Start the next attempt. Its effects (and nothing else) make the digest that a person approves."""
+
+    reason: Reason
+    incident: int | None
+    fault: FaultClass | None
+    died: bool
+    stops: int | None  # the attempt that must be down first
+    attempt: int
+    slots: tuple[str, ...]
+    bars: tuple[str, ...]
+    checkpoint: str | None
+    checkpoint_step: int
+    manifest_hash: str | None
+    rejected: tuple[Rejected, ...] = ()
+    swaps: tuple[tuple[int, str, str], ...] = ()
+    redo_steps: int = 0
+    asks: bool = False  # a rule wants a person even where automation would act
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStop:
+    """Save, stop, go on later. No fault, no strike."""
+
+    reason: Reason
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """No more restarts until a person says so."""
+
+    reason: Reason
+    seen: str
+    lifts: str
+    attempt: int | None
+    incident: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The training has reached its end: seal what is left and let the nodes go."""
+
+    reason: Reason
+    attempt: int
+
+
+Decision = Continue | Wait | Contain | Recover | PlannedStop | Halt | Finish

@@ -1,0 +1,44 @@
+"""Every reason that a decision can give. Each has a runbook page of the same name in runbooks/."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why. The value is the name of the runbook page."""
+
+    # all is well, or not yet known to be otherwise
+    FIRST_START = "first-start"
+    RUNNING = "running"
+    ACCEPTING = "accepting"
+    PROBATION = "probation"
+    FINISHED = "finished"
+    PLANNED_STOP = "planned-stop"
+    PAUSED = "paused"
+    # waiting to see
+    CAPTURING = "capturing-evidence"
+    STOPPING = "stopping-attempt"
+    SEALING = "sealing-checkpoint"
+    LAUNCHING = "launching"
+    BLIND = "cluster-unreadable"
+    STORE_BLIND = "store-unreadable"
+    CONFIRMING = "confirming-stall"
+    # what stopped the run
+    RANK_DIED = "rank-died"
+    RANK_FAILED = "rank-failed"
+    NODE_LOST = "node-lost"
+    NODE_SILENT = "node-silent"
+    STALL = "stall"
+    NON_FINITE = "non-finite-loss"
+    SAVE_STUCK = "save-stuck"
+    LAUNCH_FAILED = "launch-failed"
+    ACCEPTANCE_FAILED = "acceptance-failed"
+    PROBATION_FAILED = "probation-failed"
+    # why it is not restarted
+    NO_SPARE = "no-spare"
+    NO_CHECKPOINT = "no-checkpoint"
+    NO_ROOM = "no-room-for-checkpoint"
+    BUDGET_INFRASTRUCTURE = "infrastructure-budget-spent"
+    BUDGET_SOFTWARE = "software-budget-spent"
+    NO_PROGRESS = "no-progress"
+    PERSON_HALTED = "halted-by-person"
+    REFUSED = "plan-refused"

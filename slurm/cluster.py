@@ -1,0 +1,107 @@
+"""The narrow port to a cluster, and the rows it answers with. It is seen and touched here; nothing is decided.
+
+Every effect answers "asked". Whether it happened is read, never taken from a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class NodeCondition(StrEnum):
+    """A node as the cluster's own eyes see it. What is not known is UNKNOWN, never fine."""
+
+    UP = "up"
+    SILENT = "silent"
+    DOWN = "down"
+    DRAINED = "drained"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node of the allocation."""
+
+    name: str
+    condition: NodeCondition
+    reason: str = ""
+    switch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One launched step. `running_on` are the nodes that still show tasks of it, silent nodes included."""
+
+    name: str
+    running: bool
+    running_on: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What one read of the cluster gave. A step that is not in `steps` has never been, or has left no task."""
+
+    nodes: Mapping[str, NodeRow]
+    steps: Mapping[str, StepRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The cluster could not be read; never an empty answer."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """One step: task i runs `argv` on `hosts[i]`, with SLURM_PROCID or RELIGHT_PROCID = i in its environment.
+
+    `output` is a file for what the tasks themselves print before they have logs of their own.
+    """
+
+    name: str
+    epoch: int
+    hosts: tuple[str, ...]
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    output: str
+
+
+class Cluster(Protocol):
+    """What relight needs of a cluster. Calls may block; none takes longer than its deadline (seconds)."""
+
+    def read(self) -> ClusterView | Unreadable:
+        """Nodes and steps as they are now."""
+        ...
+
+    def launch(self, spec: LaunchSpec) -> None:
+        """Ask for a step. Asking twice for the same name starts it once."""
+        ...
+
+    def stop(self, name: str, epoch: int) -> None:
+        """Ask that every task of the step be killed, on every node that can be reached."""
+        ...
+
+    def bar(self, node: str, key: str) -> None:
+        """Bar a node from use by others where rights allow (drain); our own exclusion needs no cluster."""
+        ...
+
+    def unbar(self, node: str, key: str) -> None:
+        """Lift our own bar, found by its key; never one that somebody else set."""
+        ...
+
+    def probe(self, node: str, deadline_s: float) -> bool:
+        """Does the node do a trivial piece of work within the deadline?"""
+        ...
+
+    def release(self, epoch: int) -> None:
+        """Let the nodes go: the run is over."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back (from any thread) when something may have changed; a hint, never a fact."""
+        ...
