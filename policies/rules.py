@@ -1,0 +1,113 @@
+"""What is tolerated: the thresholds of a profile, validated. Units stand last in each name; seconds unless said.
+
+A profile is TOML. `profiles/auto.toml`, `approve.toml` and `observe.toml` ship; a site's own may start from one of them (`extends = "auto"`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from policies.facts import FaultClass
+
+Mode = Literal["observe", "approve", "auto"]
+Seconds = Annotated[float, Field(ge=0, le=31_536_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class StallRules(_Section):
+    """A phase is stalled after max(floor, factor x the slowest ordinary step of this run), measured from the last advance.
+
+    The floors lie below NCCL's watchdog (10 min by default), so that we look before it kills.
+    """
+
+    start_up_s: Seconds = 300
+    load_s: Seconds = 480
+    step_floor_s: Seconds = 10
+    step_factor: Annotated[float, Field(ge=2, le=1000)] = 8
+    save_s: Seconds = 480
+    evaluation_s: Seconds = 480
+    shutdown_s: Seconds = 120
+    confirm_s: Seconds = 1
+    """A stall must still be there after this time."""
+    save_written_s: Seconds = 3600
+    """A save that has begun and is not written after this time never ends."""
+
+
+class NodeRules(_Section):
+    """When a silent node is a suspect: its probe fails while most other probes succeed."""
+
+    silent_s: Seconds = 6
+    others_answer_share: Share = 0.5
+    launch_s: Seconds = 120
+    """An attempt whose ranks have not all started after this time has not launched."""
+    gone_s: Seconds = 60
+    """How long old ranks on reachable nodes may take to be gone before a person is asked."""
+
+
+class EvidenceRules(_Section):
+    """How long evidence may hold up a recovery."""
+
+    capture_s: Seconds = 30
+    settle_s: Seconds = 0.05
+    """After the first error, how long to wait for an earlier one that is still on its way."""
+
+
+class CheckpointRules(_Section):
+    """How many completed saves are kept. One more is always being written."""
+
+    keep: Annotated[int, Field(ge=1, le=100)] = 3
+    seal_s: Seconds = 3600
+    loaded_s: Seconds = 1800
+    room_factor: Annotated[float, Field(ge=1, le=10)] = 1.1
+    """Free room wanted before the next save, as a multiple of the last one's size."""
+
+
+class BudgetRules(_Section):
+    """Restarts allowed within the window, per cause."""
+
+    infrastructure: Count = 12
+    software: Count = 3
+    window_s: Seconds = 86_400
+    no_progress_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """Attempts in a row that gained no update, before it halts."""
+
+
+class QuarantineRules(_Section):
+    """How long a suspect node stays barred. None: until a person lifts it."""
+
+    bar_s: Seconds | None = None
+    breaker_share_per_hour: Share = 0.05
+    """More nodes than this share of all slots (at least 2) barred within an hour, and a person is asked."""
+
+
+class ProbationRules(_Section):
+    """Replayed losses against those before the fault."""
+
+    loss_tolerance: Annotated[float, Field(ge=0, le=10)] = 1e-3
+    """Largest relative difference; 0 asks for the same bits."""
+    differing_max: Count = 0
+    """How many replayed steps may differ by more than the tolerance."""
+
+
+class Rules(_Section):
+    """One profile."""
+
+    mode: Mode = "approve"
+    cleared: frozenset[FaultClass] = frozenset()
+    """In auto mode, the fault classes that are acted on without asking."""
+    stall: StallRules = StallRules()
+    node: NodeRules = NodeRules()
+    evidence: EvidenceRules = EvidenceRules()
+    checkpoint: CheckpointRules = CheckpointRules()
+    budget: BudgetRules = BudgetRules()
+    quarantine: QuarantineRules = QuarantineRules()
+    probation: ProbationRules = ProbationRules()
+    hold_s: Seconds = 7200
+    """How long a halt keeps the allocation, so that evidence on the nodes survives; 0 on one machine."""
