@@ -17,6 +17,10 @@ from policies.reasons import Reason
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[Any, Any]:
+    return EMPTY
+
+
 class Unknown(StrEnum):
     """The one value of what could not be seen."""
 
@@ -196,8 +200,8 @@ class AttemptView:
     running: bool | Unknown
     started: frozenset[int] = frozenset()
     exits: tuple[RankExit, ...] = ()
-    loaded: Mapping[int, Loaded] = EMPTY
-    phases: Mapping[Phase, int] = EMPTY  # how many ranks are in each phase
+    loaded: Mapping[int, Loaded] = field(default_factory=_nothing)
+    phases: Mapping[Phase, int] = field(default_factory=_nothing)  # how many ranks are in each phase
     frontier: int = 0  # highest step that the reporter has finished in this attempt
     first_step: StepRow | None = None
     last_step: StepRow | None = None
@@ -259,8 +263,8 @@ class Expected:
 
     checkpoint: str
     counters: Counters | None
-    digests: Mapping[int, str] = EMPTY
-    next_batches: Mapping[int, Batch] = EMPTY
+    digests: Mapping[int, str] = field(default_factory=_nothing)
+    next_batches: Mapping[int, Batch] = field(default_factory=_nothing)
     limited: bool = False
 
 
@@ -292,7 +296,10 @@ class View:
     cluster_as_of: float | None = None
     store_as_of: float | None = None
     store_free_bytes: int | None = None
-    shut_down: bool = False
+    failures: tuple[tuple[str, str], ...] = ()  # effects that failed outright: key of the action, why
+    released: bool = False
+    agents_asked: frozenset[str] = frozenset()  # nodes on which an agent has been started in this epoch
+    stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
 
 
 # --- what is remembered -------------------------------------------------------------------------------------------
@@ -428,6 +435,7 @@ class Intent:
     key: str
     at: float
     tries: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,14 +466,16 @@ class History:
     choice: Choice = Choice()
     approvals: frozenset[str] = frozenset()  # digests
     refused: frozenset[str] = frozenset()
-    intents: Mapping[str, Intent] = EMPTY
+    intents: Mapping[str, Intent] = field(default_factory=_nothing)
     halted: Halted | None = None
     stop_asked: str | None = None  # who asked for a planned stop
     ended: str | None = None  # finished or stopped as planned
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
     told: frozenset[str] = frozenset()  # notices already sent
-    recent: tuple[str, ...] = field(default=())
+    unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
+    requests: frozenset[str] = frozenset()  # requests already answered
+    epoch_began_at: float = 0.0
 
     @property
     def attempt(self) -> Attempt | None:

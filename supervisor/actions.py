@@ -1,0 +1,185 @@
+"""The effects that relight can have on the world, as values. Each has a key, and can be seen to be done.
+
+Pure: performing them is `supervisor/perform/`, judging them `gate.py`, ordering them `plan.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from policies.facts import UNKNOWN, CheckpointPhase, View
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgents:
+    """An agent on every node that has none."""
+
+    nodes: tuple[str, ...]
+    kind: Literal["start-agents"] = "start-agents"
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Keep the evidence of an attempt, before anything of it is killed."""
+
+    incident: int
+    attempt: int
+    stacks: bool
+    kind: Literal["capture"] = "capture"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Nothing of this attempt may publish any more."""
+
+    attempt: int
+    kind: Literal["fence"] = "fence"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Kill every rank of an attempt that can be reached."""
+
+    attempt: int
+    kind: Literal["stop"] = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Verify a save that the framework has finished, and publish it."""
+
+    checkpoint: str
+    kind: Literal["seal"] = "seal"
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Saves of a fenced attempt that were not finished: whatever appears in them later is void."""
+
+    checkpoints: tuple[str, ...]
+    kind: Literal["abandon"] = "abandon"
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """Delete what is older than the newest `keep` completed saves."""
+
+    newest: str
+    keep: int
+    protect: tuple[str, ...]
+    kind: Literal["retain"] = "retain"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Quarantine nodes. The entry in the journal is our own exclusion; a drain is added where rights allow."""
+
+    nodes: tuple[str, ...]
+    incident: int
+    kind: Literal["bar"] = "bar"
+
+
+@dataclass(frozen=True, slots=True)
+class MakeView:
+    """Prepare the only folder that an attempt loads from."""
+
+    attempt: int
+    checkpoint: str | None
+    kind: Literal["make-view"] = "make-view"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start all ranks of an attempt. `epoch` is that of the intent, so that asking again asks for the same step."""
+
+    attempt: int
+    epoch: int
+    slots: tuple[str, ...]
+    checkpoint: str | None
+    start_step: int
+    incident: int | None
+    kind: Literal["launch"] = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class AskStop:
+    """Ask the ranks to save and end (planned stop)."""
+
+    attempt: int
+    kind: Literal["ask-stop"] = "ask-stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let the nodes go: the run is over."""
+
+    kind: Literal["release"] = "release"
+
+
+Action = StartAgents | Capture | Fence | Stop | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
+
+RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agents": 8.0, "seal": 3600.0, "make-view": 3600.0, "capture": 3600.0}
+"""How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said."""
+
+
+def key(action: Action) -> str:
+    """The name of an effect: two actions with the same key are the same effect."""
+    match action:
+        case StartAgents():
+            return f"start-agents:{','.join(action.nodes)}"
+        case Capture():
+            return f"capture:{action.incident}"
+        case Fence() | Stop() | MakeView() | Launch() | AskStop():
+            return f"{action.kind}:{action.attempt}" + (f":{action.checkpoint}" if isinstance(action, MakeView) else "")
+        case Seal():
+            return f"seal:{action.checkpoint}"
+        case Abandon():
+            return f"abandon:{','.join(action.checkpoints)}"
+        case Retain():
+            return f"retain:{action.newest}"
+        case Bar():
+            return f"bar:{action.incident}:{','.join(action.nodes)}"
+        case Release():
+            return "release"
+        case _:
+            assert_never(action)
+
+
+def _phases(view: View) -> dict[str, CheckpointPhase]:
+    return {} if view.checkpoints is UNKNOWN else {c.id: c.phase for c in view.checkpoints}
+
+
+def is_done(action: Action, view: View) -> bool:
+    """Does the world show the effect? Never answered from a reply."""
+    match action:
+        case StartAgents():
+            return view.nodes is not UNKNOWN and all(n in view.nodes and view.nodes[n].agent for n in action.nodes)
+        case Capture():
+            return view.capture is not None and view.capture.incident == action.incident and view.capture.done
+        case Fence():
+            return action.attempt in view.fenced
+        case Stop():
+            return view.nodes is not UNKNOWN and action.attempt not in view.steps_running
+        case Seal():
+            phase = _phases(view).get(action.checkpoint)
+            return phase in {CheckpointPhase.COMPLETED, CheckpointPhase.BROKEN, CheckpointPhase.ABANDONED}
+        case Abandon():
+            open_phases = {CheckpointPhase.IN_PROGRESS, CheckpointPhase.FRAMEWORK_DONE}
+            phases = _phases(view)
+            return view.checkpoints is not UNKNOWN and not any(phases.get(c) in open_phases for c in action.checkpoints)
+        case Retain():
+            done = [c for c in _phases(view).values() if c is CheckpointPhase.COMPLETED]
+            return view.checkpoints is not UNKNOWN and len(done) <= max(action.keep, len(action.protect))
+        case Bar():
+            return True  # the journal entry of the intent is the exclusion
+        case MakeView():
+            return action.attempt in view.views_made
+        case Launch():
+            return action.attempt in view.launched
+        case AskStop():
+            return action.attempt in view.stop_asked
+        case Release():
+            return view.released
+        case _:
+            assert_never(action)
