@@ -520,6 +520,7 @@ class Contain:
     incident: int
     attempt: int
     died: bool
+    kind: Literal["contain"] = "contain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,6 +543,7 @@ class Recover:
     redo_steps: int = 0
     asks: bool = False  # a rule wants a person even where automation would act
     text: str = ""
+    kind: Literal["recover"] = "recover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +552,7 @@ class PlannedStop:
 
     reason: Reason
     attempt: int
+    kind: Literal["planned-stop"] = "planned-stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,6 +564,7 @@ class Halt:
     lifts: str
     attempt: int | None
     incident: int | None
+    kind: Literal["halt"] = "halt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,6 +573,7 @@ class Finish:
 
     reason: Reason
     attempt: int
+    kind: Literal["finish"] = "finish"
 
 
 Decision = Continue | Wait | Contain | Recover | PlannedStop | Halt | Finish

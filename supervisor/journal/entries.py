@@ -38,6 +38,7 @@ AnyAction = Annotated[
     StartAgents | Capture | Fence | Stop | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
     Field(discriminator="kind"),
 ]
+AnyDecision = Annotated[Recover | Contain | PlannedStop | Halt | Finish, Field(discriminator="kind")]
 Mark = Literal["confirmed", "evidence", "approved", "stopped", "relaunched", "loaded"]
 
 
@@ -130,7 +131,7 @@ class Diagnosed:
 class Decided:
     """A decision that stays until it is settled, or contradicted by the world."""
 
-    decision: Recover | Contain | PlannedStop | Halt | Finish
+    decision: AnyDecision
     digest: str | None
     kind: Literal["decided"] = "decided"
 
