@@ -251,6 +251,7 @@ class CheckpointState:
     saved_at: float | None = None
     completed_at: float | None = None
     manifest_hash: str | None = None
+    samples: int = 0  # read up to this save, from its manifest
     reasons: tuple[str, ...] = ()
     bytes: int = 0
     limited: bool = False
@@ -364,7 +365,7 @@ class Attempt:
     accepted_at: float | None = None
     closed_at: float | None = None
     last_step: int = 0  # at its close
-    probation: bool = False
+    epoch: int = 0  # of the intent; part of the step's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,6 +477,7 @@ class History:
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
     requests: frozenset[str] = frozenset()  # requests already answered
     epoch_began_at: float = 0.0
+    resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
 
     @property
     def attempt(self) -> Attempt | None:
@@ -541,6 +543,7 @@ class Recover:
     rejected: tuple[Rejected, ...] = ()
     swaps: tuple[tuple[int, str, str], ...] = ()
     redo_steps: int = 0
+    checkpoint_samples: int = 0
     asks: bool = False  # a rule wants a person even where automation would act
     text: str = ""
     kind: Literal["recover"] = "recover"

@@ -77,6 +77,7 @@ class Bar:
 
     nodes: tuple[str, ...]
     incident: int
+    bar_s: float | None
     kind: Literal["bar"] = "bar"
 
 

@@ -1,0 +1,244 @@
+"""fold(history, entry) -> History: the only way in which the past is remembered. Pure, and total over the entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from policies.facts import (
+    Attempt,
+    Bar,
+    Books,
+    Choice,
+    Halted,
+    History,
+    Incident,
+    Intent,
+    Recover,
+    Rejected,
+    Times,
+)
+from policies.reasons import Reason
+from supervisor import actions
+from supervisor.journal.entries import (
+    Approved,
+    AttemptAccepted,
+    AttemptClosed,
+    CaughtUp,
+    CheckpointCompleted,
+    Chosen,
+    Decided,
+    Diagnosed,
+    Ended,
+    EpochBegan,
+    HaltedEntry,
+    IncidentClosed,
+    IncidentMarked,
+    IncidentOpened,
+    Intended,
+    ModeSet,
+    Paused,
+    Refused,
+    Reopened,
+    RequestAnswered,
+    Resumed,
+    RunStarted,
+    Settled,
+    Stamped,
+    StopAsked,
+    Told,
+    Withdrawn,
+)
+
+
+def fold_all(history: History, stamped: Iterable[Stamped]) -> History:
+    """Fold many."""
+    for one in stamped:
+        history = fold(history, one)
+    return history
+
+
+def _incident(history: History, number: int, **changes: object) -> History:
+    incidents = tuple(
+        replace(i, **changes) if i.number == number else i  # type: ignore[arg-type]
+        for i in history.incidents
+    )
+    return replace(history, incidents=incidents)
+
+
+def _attempt(history: History, number: int, **changes: object) -> History:
+    attempts = tuple(
+        replace(a, **changes) if a.number == number else a  # type: ignore[arg-type]
+        for a in history.attempts
+    )
+    return replace(history, attempts=attempts)
+
+
+def _times(history: History, number: int, **moments: float | None) -> History:
+    """Set moments of an incident; a moment that is set stays."""
+    for incident in history.incidents:
+        if incident.number == number:
+            fresh = {k: v for k, v in moments.items() if getattr(incident.times, k) is None}
+            return _incident(history, number, times=replace(incident.times, **fresh))
+    return history
+
+
+def _no_plan(history: History) -> History:
+    return replace(history, decision=None, decided_at=None, decision_digest=None)
+
+
+def _open(history: History, entry: IncidentOpened, at: float) -> History:
+    if entry.follows is not None:
+        history = _incident(history, entry.follows, closed=True)
+    times = Times(last_good=entry.last_good, detected=entry.detected, confirmed=at)
+    incident = Incident(
+        number=entry.number,
+        attempt=entry.attempt,
+        trouble=entry.trouble,
+        times=times,
+        frontier=entry.frontier,
+        frontier_samples=entry.frontier_samples,
+        follows=entry.follows,
+    )
+    fresh = _no_plan(replace(history, incidents=(*history.incidents, incident), choice=Choice()))
+    return replace(fresh, approvals=frozenset(), refused=frozenset())
+
+
+def _decide(history: History, entry: Decided, at: float) -> History:
+    history = replace(history, decision=entry.decision, decided_at=at, decision_digest=entry.digest)
+    decision = entry.decision
+    if isinstance(decision, Recover) and decision.incident is not None:
+        history = _times(history, decision.incident, decided=at)
+        history = _incident(
+            history,
+            decision.incident,
+            checkpoint=decision.checkpoint,
+            checkpoint_step=decision.checkpoint_step,
+            checkpoint_samples=decision.checkpoint_samples,
+            rejected=decision.rejected,
+            swaps=decision.swaps,
+        )
+    return history
+
+
+def _roll_back(history: History, launch: actions.Launch) -> Books:
+    """What the attempt before had done beyond the checkpoint that this one starts from is cost, never progress."""
+    before, incident, books = history.attempt, history.incident, history.books
+    if before is None:
+        return books
+    again = 0 if incident is None else max(0, incident.frontier_samples - incident.checkpoint_samples)
+    return replace(
+        books,
+        rolled_back=books.rolled_back + max(0, before.last_step - launch.start_step),
+        samples_read_again=books.samples_read_again + again,
+    )
+
+
+def _intend(history: History, action: actions.Action, epoch: int, at: float) -> History:
+    name = actions.key(action)
+    before = history.intents.get(name)
+    intent = Intent(name, at, before.tries + 1 if before else 1, epoch)
+    history = replace(history, intents={**history.intents, name: intent})
+    if isinstance(action, actions.Bar):
+        reason = next((i.trouble.reason for i in history.incidents if i.number == action.incident), Reason.NODE_LOST)
+        until = None if action.bar_s is None else at + action.bar_s
+        new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes)
+        history = _incident(history, action.incident, barred=action.nodes)
+        return replace(history, bars=(*history.bars, *new))
+    if isinstance(action, actions.Launch) and all(a.number != action.attempt for a in history.attempts):
+        attempt = Attempt(action.attempt, action.slots, action.checkpoint, action.start_step, at, action.incident)
+        attempt = replace(attempt, epoch=action.epoch)
+        if action.incident is not None:
+            history = _times(history, action.incident, relaunched=at)
+        history = replace(history, books=_roll_back(history, action))
+        return _no_plan(replace(history, attempts=(*history.attempts, attempt), ended=None, stop_asked=None))
+    return history
+
+
+def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History:
+    attempt = next(a for a in history.attempts if a.number == entry.attempt)
+    computed = max(0, entry.last_step - attempt.start_step)
+    books = replace(
+        history.books, computed=history.books.computed + computed, skipped=history.books.skipped + entry.skipped
+    )
+    history = _attempt(history, entry.attempt, closed_at=at, last_step=entry.last_step)
+    incident = history.incident
+    if incident is not None and incident.attempt == entry.attempt:
+        history = _times(history, incident.number, stopped=at)
+    return replace(history, books=books)
+
+
+def _settle(history: History, entry: Settled) -> History:
+    intents = {k: v for k, v in history.intents.items() if k != entry.key}
+    history = replace(history, intents=intents)
+    if entry.outcome == "failed" and entry.key.startswith("make-view:"):
+        checkpoint = entry.key.split(":", 2)[2]
+        return replace(history, unfit=(*history.unfit, Rejected(checkpoint, entry.text)))
+    return history
+
+
+def fold(history: History, stamped: Stamped) -> History:
+    """What is remembered after one more entry."""
+    entry, at = stamped.entry, stamped.at
+    match entry:
+        case EpochBegan():
+            return replace(history, epoch=entry.epoch, epoch_began_at=at)
+        case RunStarted():
+            return replace(history, run=entry.run, mode=entry.mode, started_at=at)
+        case ModeSet():
+            return replace(history, mode=entry.mode)
+        case Paused():
+            return replace(history, paused=True)
+        case Resumed():
+            refused = replace(history, paused=False, refused=frozenset())
+            return refused if history.halted is None else _no_plan(replace(refused, halted=None, resumed_at=at))
+        case IncidentOpened():
+            return _open(history, entry, at)
+        case IncidentMarked():
+            return _times(history, entry.number, **{entry.what: at})
+        case Diagnosed():
+            return _incident(history, entry.incident, diagnosis=entry.diagnosis)
+        case Decided():
+            return _decide(history, entry, at)
+        case Withdrawn():
+            return _no_plan(history)
+        case Chosen():
+            return _no_plan(replace(history, choice=entry.choice))
+        case Approved():
+            if history.incident is not None:
+                number = history.incident.number
+                history = _times(history, number, approved=at)
+                history = _incident(history, number, approved_by=entry.who)
+            return replace(history, approvals=history.approvals | {entry.digest})
+        case Refused():
+            return replace(history, refused=history.refused | {entry.digest})
+        case Intended():
+            return _intend(history, entry.action, stamped.epoch, at)
+        case Settled():
+            return _settle(history, entry)
+        case AttemptAccepted():
+            return _attempt(history, entry.attempt, accepted_at=at, limited=entry.limited)
+        case AttemptClosed():
+            return _close_attempt(history, entry, at)
+        case IncidentClosed():
+            return _times(_incident(history, entry.number, closed=True), entry.number, next_good=at)
+        case CaughtUp():
+            history = _times(history, entry.number, caught_up=at)
+            return _incident(history, entry.number, replay=entry.replay)
+        case CheckpointCompleted():
+            return replace(history, completed=(*history.completed, entry.id))
+        case HaltedEntry():
+            return replace(history, halted=Halted(at, entry.reason, entry.seen, entry.lifts, entry.incident))
+        case StopAsked():
+            return replace(history, stop_asked=entry.who)
+        case Ended():
+            return replace(history, ended=entry.how)
+        case Reopened():
+            return replace(history, ended=None, stop_asked=None)
+        case Told():
+            return replace(history, told=history.told | {entry.key})
+        case RequestAnswered():
+            return replace(history, requests=history.requests | {entry.id})
+        case _:
+            assert_never(entry)

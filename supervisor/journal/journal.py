@@ -1,0 +1,174 @@
+"""The journal: hash-chained JSON lines in segments, one segment an epoch.
+
+A line is `{"h":"<32 hex>",` and the rest of a JSON object, where h = blake2b-128(previous h + that rest). A segment is
+created exclusively, whole, with its first entry, which names the last hash of the segment before: this is the fence. What an
+older epoch wrote after that hash is void, and an older epoch that looks before it writes finds out and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from pydantic import ValidationError
+
+from supervisor.durable import create_whole
+from supervisor.journal.entries import ENTRY, Entry, EpochBegan, Stamped
+
+GENESIS = "0" * 32
+_SEGMENT = re.compile(r"(\d{6})\.jsonl\Z")
+_HEAD = b'{"h":"'
+
+
+class JournalDamagedError(Exception):
+    """The chain is broken in a place that no crash can explain. Nothing is guessed; a person must look."""
+
+
+class FencedError(Exception):
+    """A newer epoch has begun: this controller may do nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    hash: str
+    stamped: Stamped
+
+
+def _hash(previous: str, rest: bytes) -> str:
+    return blake2b(previous.encode() + rest, digest_size=16).hexdigest()
+
+
+def _encode(previous: str, stamped: Stamped) -> tuple[str, bytes]:
+    head = json.dumps({"v": 1, "n": stamped.number, "e": stamped.epoch, "at": stamped.at}, separators=(",", ":"))
+    rest = head[1:-1].encode() + b',"d":' + ENTRY.dump_json(stamped.entry) + b"}"
+    digest = _hash(previous, rest)
+    return digest, _HEAD + digest.encode() + b'",' + rest + b"\n"
+
+
+def _decode(previous: str, line: bytes) -> _Line | None:
+    """One line, or None when it is torn or does not follow `previous`."""
+    if not (line.startswith(_HEAD) and line.endswith(b"}\n") and line[38:40] == b'",'):
+        return None
+    digest, rest = line[6:38].decode("ascii", "replace"), line[40:-1]
+    if _hash(previous, rest) != digest:
+        return None
+    try:
+        outer = json.loads(b"{" + rest)
+        stamped = Stamped(int(outer["n"]), int(outer["e"]), float(outer["at"]), ENTRY.validate_python(outer["d"]))
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise JournalDamagedError(f"an entry that is whole cannot be understood: {error}") from error
+    return _Line(digest, stamped)
+
+
+def segments(folder: str) -> list[tuple[int, str]]:
+    """(epoch, path) of every segment, in order."""
+    found = [(int(m[1]), os.path.join(folder, name)) for name in os.listdir(folder) if (m := _SEGMENT.match(name))]
+    return sorted(found)
+
+
+def _chain(path: str, previous: str) -> list[_Line]:
+    """The good lines of one segment from its start; what is torn or void at its end is left out."""
+    lines: list[_Line] = []
+    with open(path, "rb") as file:
+        for raw in file:
+            line = _decode(lines[-1].hash if lines else previous, raw)
+            if line is None:
+                break
+            lines.append(line)
+    return lines
+
+
+def _read(folder: str) -> Iterator[_Line]:
+    kept: list[_Line] = []
+    for epoch, path in segments(folder):
+        with open(path, "rb") as file:
+            first = file.readline()
+        try:
+            header = json.loads(first)["d"]
+            follows = str(header["follows_hash"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalDamagedError(f"{os.path.basename(path)}: its first line is no header") from error
+        if follows != GENESIS or kept:
+            while kept and kept[-1].hash != follows:
+                kept.pop()  # written by a fenced epoch: void
+        lines = _chain(path, follows)
+        if not lines or (not kept and follows != GENESIS):
+            raise JournalDamagedError(f"{os.path.basename(path)} (epoch {epoch}) does not follow what is there")
+        kept.extend(lines)
+    yield from kept
+
+
+def read(folder: str) -> list[Stamped]:
+    """Every valid entry in order. Raises JournalDamagedError, OSError."""
+    return [line.stamped for line in _read(folder)]
+
+
+class Journal:
+    """The open segment of this epoch. Not for use from several threads."""
+
+    def __init__(self, folder: str, epoch: int, last_hash: str, number: int, clock: Callable[[], float]) -> None:
+        self.folder = folder
+        self.epoch = epoch
+        self._hash = last_hash
+        self._number = number
+        self._clock = clock
+        self._path = os.path.join(folder, f"{epoch:06d}.jsonl")
+        self._next = os.path.join(folder, f"{epoch + 1:06d}.jsonl")
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    @classmethod
+    def begin(cls, folder: str, clock: Callable[[], float], host: str, pid: int) -> tuple[Journal, list[Stamped]]:
+        """Start the next epoch and give what was written before. Raises JournalDamagedError, OSError.
+
+        When another controller begins the same epoch first, the next one is tried.
+        """
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        while True:
+            before = list(_read(folder))
+            known = segments(folder)
+            follows_epoch = known[-1][0] if known else 0
+            follows_hash = before[-1].hash if before else GENESIS
+            epoch = follows_epoch + 1
+            number = before[-1].stamped.number + 1 if before else 1
+            header = EpochBegan(epoch, host, pid, follows_epoch, follows_hash)
+            stamped = Stamped(number, epoch, clock(), header)
+            digest, line = _encode(follows_hash, stamped)
+            if create_whole(os.path.join(folder, f"{epoch:06d}.jsonl"), line):
+                journal = cls(folder, epoch, digest, number + 1, clock)
+                return journal, [b.stamped for b in before] + [stamped]
+
+    def append(self, entries: Iterable[Entry]) -> list[Stamped]:
+        """Write entries durably, in one piece. Raises FencedError when a newer epoch exists, OSError."""
+        at = self._clock()
+        stamped: list[Stamped] = []
+        pieces: list[bytes] = []
+        digest = self._hash
+        for entry in entries:
+            one = Stamped(self._number + len(stamped), self.epoch, at, entry)
+            digest, line = _encode(digest, one)
+            stamped.append(one)
+            pieces.append(line)
+        if not pieces:
+            return []
+        self.check_fence()
+        data = memoryview(b"".join(pieces))
+        while data:
+            data = data[os.write(self._file, data) :]
+        os.fsync(self._file)
+        self.check_fence()
+        self._hash = digest
+        self._number += len(stamped)
+        return stamped
+
+    def check_fence(self) -> None:
+        """Raise FencedError when a newer epoch has begun."""
+        if os.path.exists(self._next):
+            raise FencedError(f"epoch {self.epoch + 1} has begun; this controller (epoch {self.epoch}) ends")
+
+    def close(self) -> None:
+        """Close the segment's file."""
+        os.close(self._file)

@@ -1,0 +1,86 @@
+"""The lease: who is the controller of a run now. The journal's exclusive segment is the fence; the lease only keeps two from trying.
+
+A holder on this host is judged by its process; one on another host by how long ago it renewed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+
+from supervisor.durable import replace_whole
+
+STALE_S = 15.0
+"""A lease of another host that was not renewed for so long may be taken over. It is renewed each third of this."""
+
+
+class LeaseHeldError(Exception):
+    """Another controller of this run is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lease, as the file says."""
+
+    epoch: int
+    host: str
+    pid: int
+    start_ticks: int
+    renewed: float
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process of this host started, in clock ticks since boot; None when there is none. Tells reused pids apart."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def read_holder(path: str) -> Holder | None:
+    """The holder that the file names; None without a file, or when it is torn beyond reading."""
+    try:
+        with open(path, "rb") as file:
+            raw = json.loads(file.read(4096))
+        return Holder(
+            int(raw["epoch"]), str(raw["host"]), int(raw["pid"]), int(raw["start_ticks"]), float(raw["renewed"])
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_alive(holder: Holder, now: float) -> bool:
+    """Is the holder still at work, as far as can be told from here?"""
+    if holder.host == socket.gethostname():
+        return start_ticks(holder.pid) == holder.start_ticks
+    return now - holder.renewed < STALE_S
+
+
+class Lease:
+    """The lease of this process. Raises LeaseHeldError when another living controller holds it, OSError."""
+
+    def __init__(self, path: str, now: float) -> None:
+        holder = read_holder(path)
+        if holder is not None and holder.pid != os.getpid() and is_alive(holder, now):
+            raise LeaseHeldError(
+                f"controller {holder.pid} on {holder.host} (epoch {holder.epoch}) supervises this run already"
+            )
+        self._path = path
+        self._epoch = holder.epoch if holder else 0
+        self.renew(now, self._epoch)
+
+    def renew(self, now: float, epoch: int) -> None:
+        """Write that we are alive. Raises OSError."""
+        self._epoch = epoch
+        mine = {
+            "schema": 1,
+            "epoch": epoch,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "start_ticks": start_ticks(os.getpid()),
+            "renewed": now,
+        }
+        replace_whole(self._path, json.dumps(mine).encode())
