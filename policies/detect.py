@@ -109,10 +109,7 @@ def _lost_nodes(attempt: Attempt, nodes: Mapping[str, NodeView]) -> Trouble | No
     return Trouble(FaultClass.NODE_LOST, Reason.NODE_LOST, since, attempt.number, True, text, (), names)
 
 
-def _silent(attempt: Attempt, nodes: Mapping[str, NodeView], rules: Rules, now: float) -> Trouble | None:
-    names = silent_nodes(attempt.slots, nodes, rules, now)
-    if not names:
-        return None
+def _silent(attempt: Attempt, nodes: Mapping[str, NodeView], names: tuple[str, ...]) -> Trouble:
     since = min(nodes[n].since for n in names)
     text = f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not answer, the other nodes do"
     return Trouble(FaultClass.NODE_SILENT, Reason.NODE_SILENT, since, attempt.number, False, text, (), names)
@@ -160,9 +157,9 @@ def detect(history: History, view: View, world: int, rules: Rules, now: float) -
     exits = _exits(attempt, shown)
     if exits:
         return exits
-    silent = _silent(attempt, view.nodes, rules, now)
+    silent = silent_nodes(attempt.slots, view.nodes, rules, now)
     if silent:
-        return silent
+        return _silent(attempt, view.nodes, silent)
     if shown.non_finite is not None:
         row = shown.non_finite
         text = f"the loss of step {row.step} is not finite"

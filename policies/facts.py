@@ -341,6 +341,8 @@ class Diagnosis:
     data: tuple[int, int] | None = None  # first sample and count of the window being read when it failed
     confidence: float = 0.0
     cascade: str = ""
+    fault: FaultClass | None = None  # the class after all evidence is in; the trouble's own when None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +409,18 @@ class Incident:
     evidence: str = ""
     replay: Replay | None = None
     closed: bool = False
+
+    @property
+    def fault(self) -> FaultClass:
+        """The class of the fault: the diagnosis's word, else what was seen first."""
+        sealed = self.diagnosis.fault if self.diagnosis else None
+        return sealed or self.trouble.fault
+
+    @property
+    def reason(self) -> Reason:
+        """Why the run stopped, as a page of the runbook."""
+        sealed = self.diagnosis.reason if self.diagnosis else None
+        return sealed or self.trouble.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +492,7 @@ class History:
     requests: frozenset[str] = frozenset()  # requests already answered
     epoch_began_at: float = 0.0
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
+    asked_to_halt: bool = False  # the halt in force was asked for by a person
 
     @property
     def attempt(self) -> Attempt | None:

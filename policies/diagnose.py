@@ -1,0 +1,160 @@
+"""Findings, exits and node states of one attempt -> its earliest error, by what the clocks' bounds allow. Pure.
+
+This is the first cut: it orders what it is given. Reading logs is `supervisor/evidence/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from policies.detect import how
+from policies.facts import (
+    UNKNOWN,
+    Attempt,
+    AttemptView,
+    Diagnosis,
+    FaultClass,
+    Finding,
+    History,
+    Incident,
+    NodeState,
+    Phase,
+    RankExit,
+    View,
+)
+from policies.reasons import Reason
+
+_FAULT_REASON = {
+    FaultClass.NODE_LOST: Reason.NODE_LOST,
+    FaultClass.NODE_SILENT: Reason.NODE_SILENT,
+    FaultClass.RANK_DIED: Reason.RANK_DIED,
+    FaultClass.RANK_FAILED: Reason.RANK_FAILED,
+}
+SIGNAL_CASCADE = 15
+"""SIGTERM reaches a rank from a launcher that stops it; it is seldom the first cause."""
+
+
+def _exit_finding(end: RankExit) -> Finding:
+    cascade = end.signal == SIGNAL_CASCADE
+    return Finding(
+        attempt=end.attempt,
+        kind="exit-signal" if end.signal is not None else "exit-code",
+        role="cascade" if cascade else "root",
+        category="hang.unknown" if end.signal is not None else "software.user",
+        text=f"rank {end.rank} {how(end)}",
+        rank=end.rank,
+        node=end.node,
+        wall=end.wall,
+        offset_bound=0.0,
+    )
+
+
+def _node_findings(attempt: Attempt, view: View) -> list[Finding]:
+    if view.nodes is UNKNOWN:
+        return []
+    found = []
+    for name in attempt.slots:
+        node = view.nodes.get(name)
+        if node is not None and node.state is NodeState.DOWN:
+            found.append(
+                Finding(
+                    attempt=attempt.number,
+                    kind="node-lost",
+                    role="root",
+                    category="hardware.host",
+                    text=f"{name} is gone",
+                    node=name,
+                    wall=node.since,
+                )
+            )
+    return found
+
+
+def earliest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The root findings that no other is surely before; what the bounds cannot order stays together.
+
+    A finding without a time can only be ordered within its own file; it counts when nothing has a time.
+    """
+    roots = [f for f in findings if f.role == "root"]
+    timed = [f for f in roots if f.wall is not None]
+    if not timed:
+        return tuple(roots[:1])
+    limit = min(f.wall + f.offset_bound for f in timed if f.wall is not None)
+    first = [f for f in timed if f.wall is not None and f.wall - f.offset_bound <= limit]
+    return tuple(sorted(first, key=lambda f: (f.wall or 0.0, f.rank if f.rank is not None else -1)))
+
+
+def _cascade(exits: tuple[RankExit, ...], first: tuple[Finding, ...]) -> str:
+    named = {f.rank for f in first}
+    others = sum(1 for e in exits if not e.clean and e.rank not in named)
+    return f"{others} other rank{'' if others == 1 else 's'} failed after it" if others else ""
+
+
+def _window(shown: AttemptView) -> tuple[int, int] | None:
+    row = shown.last_step
+    if row is None or row.batch is None or shown.phase is not Phase.STEP:
+        return None
+    return row.batch.first + row.batch.count, row.batch.count
+
+
+def diagnose(history: History, incident: Incident, view: View, before: float) -> Diagnosis:
+    """What came first in the incident's attempt. Only what was seen before `before` (wall: when we began to stop it) counts.
+
+    A lost node is the cause of what its ranks and their peers suffer, so it comes first whenever it is seen: the cluster
+    shows it seconds after the connections break.
+    """
+    attempt = next(a for a in history.attempts if a.number == incident.attempt)
+    shown = view.attempt if view.attempt is not None and view.attempt.number == attempt.number else None
+    exits = tuple(e for e in shown.exits if e.wall < before) if shown else ()
+    trouble = incident.trouble
+    lost = _node_findings(attempt, view)
+    if lost:
+        names = tuple(f.node for f in lost if f.node is not None)
+        found = Diagnosis(tuple(lost), names, "hardware.host", fault=FaultClass.NODE_LOST)
+    elif trouble.fault in {FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED}:
+        logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
+        found = _from_exits(exits, logged)
+    else:
+        text = Finding(
+            attempt=attempt.number,
+            kind=trouble.fault.value,
+            role="root",
+            category=_category(trouble.fault),
+            text=trouble.text,
+            rank=trouble.ranks[0] if len(trouble.ranks) == 1 else None,
+            node=trouble.nodes[0] if len(trouble.nodes) == 1 else None,
+            wall=trouble.at,
+        )
+        found = Diagnosis((text,), trouble.nodes, text.category)
+    cascade = _cascade(exits, found.first)
+    reason = None if found.fault is None else _FAULT_REASON.get(found.fault)
+    return replace(found, cascade=cascade, reason=reason, data=_window(shown) if shown else None)
+
+
+def _category(fault: FaultClass) -> str:
+    match fault:
+        case FaultClass.NON_FINITE:
+            return "numeric"
+        case FaultClass.NODE_SILENT:
+            return "hardware.host"
+        case _:
+            return "hang.unknown"
+
+
+def _from_exits(exits: tuple[RankExit, ...], logged: list[Finding]) -> Diagnosis:
+    """A rank's own last words name the cause better than its exit; a signal leaves no words."""
+    candidates = [_exit_finding(e) for e in exits] + logged
+    cascading = {f.rank for f in logged if f.role == "cascade"} - {f.rank for f in logged if f.role == "root"}
+    # a rank whose own log says that a peer went away is a victim, whatever code it then ended with
+    candidates = [f for f in candidates if not (f.kind == "exit-code" and f.rank in cascading)]
+    first = earliest(candidates)
+    if not first:
+        first = earliest([replace(_exit_finding(e), role="root") for e in exits])
+    if not first:
+        return Diagnosis()
+    head = first[0]
+    died = head.kind == "exit-signal"
+    fault = FaultClass.RANK_DIED if died else FaultClass.RANK_FAILED
+    confidence = 0.9 if len(first) == 1 else 0.5
+    return Diagnosis(first, (), head.category, confidence=confidence, fault=fault)
