@@ -1,0 +1,308 @@
+"""One incident as people read it. Pure: History in, text out; the same text in terminal, notice and page.
+
+A line stands only on what is known. What is not known is said, or its line is left out; nothing is made up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.facts import Recover
+from policies.layout import prove_swap
+from supervisor.incident_facts import Known, begin, find_incident, last_attempt, lost_s, redo, split, waits
+from supervisor.say import (
+    amount,
+    clean,
+    clock,
+    count,
+    minutes,
+    moment,
+    names,
+    number,
+    plan_id,
+    sentence,
+    span,
+    zone_name,
+)
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from policies.facts import Finding, History, Incident, Replay
+    from policies.layout import Layout
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What happened at one moment; `more` are lines that belong below it."""
+
+    at: float | None
+    text: str
+    mark: str = ""
+    more: tuple[str, ...] = ()
+
+
+def incident_story(history: History, wanted: int, known: Known | None = None) -> str:
+    """One incident from its earliest error to the old frontier. LookupError when the run has no such incident."""
+    known = known or Known()
+    incident = find_incident(history, wanted)
+    entries = [
+        *_seen(incident, known),
+        *_way_back(history, incident, known),
+        *_acted(history, incident, known),
+        *_returned(history, incident, known),
+    ]
+    lines = [_title(history, incident, known), *_timeline(entries, begin(incident), known.zone)]
+    lines += [line for line in (_cost(history, incident, known), _spent(incident)) if line]
+    return "\n".join(lines) + "\n"
+
+
+def state_of(history: History, incident: Incident, known: Known) -> str:
+    """Where the incident stands, in one or two sentences."""
+    times, halt, start = incident.times, history.halted, begin(incident)
+    if halt and halt.incident == incident.number:
+        return f"Halted at {clock(halt.at, known.zone, start)}: {halt.reason}. Not restarting until a person resumes."
+    if not incident.closed:
+        since = "" if known.now is None else f", for {span(known.now - start)}"
+        return f"Open since {clock(start, known.zone, known.now)}{since}."
+    down = lost_s(incident)
+    closed = "Closed; how long it took is not known." if down is None else f"Closed after {span(down)}"
+    if down is None:
+        return closed
+    after = next((i.number for i in history.incidents if i.follows == incident.number), None)
+    if times.caught_up is not None:
+        return f"{closed}; caught up at {clock(times.caught_up, known.zone, start)}."
+    if after is not None:
+        return f"{closed}; never caught up: incident {after} follows."
+    return f"{closed}; not yet caught up with iteration {number(incident.frontier)}."
+
+
+def _title(history: History, incident: Incident, known: Known) -> str:
+    day = ""
+    if history.started_at is not None:
+        day = f", day {int((begin(incident) - history.started_at) // DAY_S) + 1}"
+    seen = moment(begin(incident), known.zone)
+    when = f" ({seen:%Y-%m-%d}, {zone_name(seen)})" if seen else ""
+    follows = f" Follows incident {incident.follows}." if incident.follows is not None else ""
+    return f"Incident {incident.number}{day}{when}. {state_of(history, incident, known)}{follows}"
+
+
+def _timeline(entries: list[_Entry], start: float, zone: tzinfo | None) -> list[str]:
+    """Entries in the order of their times; one without a time stays behind the one it was told after."""
+    keyed: list[tuple[float, _Entry]] = []
+    key = start
+    for entry in entries:
+        key = entry.at if entry.at is not None and moment(entry.at, zone) else key
+        keyed.append((key, entry))
+    lines = []
+    first = moment(start, zone)
+    day = (first.date(), zone_name(first)) if first else None
+    for _, entry in sorted(keyed, key=lambda pair: pair[0]):
+        seen = moment(entry.at, zone)
+        if seen and (seen.date(), zone_name(seen)) != day:
+            # Midnight or a change of the clocks: without this line, later times would seem to run backwards.
+            day = (seen.date(), zone_name(seen))
+            lines.append(f"-- {seen:%Y-%m-%d}, {zone_name(seen)}")
+        mark = f"  [{entry.mark}]" if entry.mark else ""
+        lines.append(f"{clock(entry.at, zone) if seen else '        '}  {entry.text}{mark}")
+        lines += [f"          {text}" for text in entry.more]
+    return lines
+
+
+def _where(finding: Finding) -> str:
+    parts = [clean(finding.node, 64)] if finding.node else []
+    parts += [f"rank {finding.rank}"] if finding.rank is not None else []
+    return ", ".join(parts) if parts else "place unknown"
+
+
+def _seen(incident: Incident, known: Known) -> list[_Entry]:
+    """The last good update, the earliest error, the stop, the cascade, the evidence."""
+    times, trouble, diagnosis = incident.times, incident.trouble, incident.diagnosis
+    entries = [_Entry(times.last_good, f"Last good update: iteration {number(incident.frontier)}.")]
+    if times.last_good is None:
+        entries = []
+    first = diagnosis.first if diagnosis else ()
+    for finding in first:
+        mark = "earliest error" if len(first) == 1 else f"one of {len(first)}: the clocks cannot say which was first"
+        more = [] if moment(finding.wall, known.zone) else ["When: unknown."]
+        if finding.offset_bound >= 1:
+            more.append(f"The clock of its node is known to {span(finding.offset_bound)} only.")
+        entries.append(_Entry(finding.wall, f"{_where(finding)}: {sentence(finding.text)}", mark, tuple(more)))
+    more = [] if first else ["Earliest error: not found." if diagnosis else "Earliest error: not yet known."]
+    if diagnosis:
+        share = f" (category {clean(diagnosis.category, 64)}, confidence {diagnosis.confidence:.2f})"
+        more.append((f"Suspect: {names(diagnosis.suspects)}" if diagnosis.suspects else "No suspect") + f"{share}.")
+        if diagnosis.data:
+            lowest, many = diagnosis.data
+            more.append(f"Being read: samples {number(lowest)} to {number(lowest + many - 1)}.")
+    at = trouble.at if times.detected is None else times.detected
+    entries.append(_Entry(at, sentence(trouble.text) or "The run stopped.", str(trouble.reason), tuple(more)))
+    if diagnosis and diagnosis.cascade:
+        entries.append(_Entry(None, sentence(diagnosis.cascade), "cascade"))
+    if times.confirmed is not None and times.confirmed - at >= 0.1:
+        entries.append(_Entry(times.confirmed, "Looked again: confirmed."))
+    if times.evidence is not None:
+        kept = f"Evidence kept: {sentence(incident.evidence)}" if incident.evidence else "Evidence: no record of any."
+        entries.append(_Entry(times.evidence, kept))
+    return entries
+
+
+def checkpoint_text(id_: str, step: int | None, known: Known, near: float | None) -> str:
+    """An iteration with its id, and when it was saved and completed as far as the store has told."""
+    parts = [f"iteration {number(step)} ({clean(id_, 64)})" if step is not None else clean(id_, 64)]
+    state = next((c for c in known.checkpoints if c.id == id_), None)
+    if state:
+        for done, at in (("saved", state.saved_at), ("completed", state.completed_at)):
+            parts += [f"{done} {clock(at, known.zone, near)}"] if at is not None else []
+        parts += ["from the archive"] if state.location == "archive" else []
+    return ", ".join(parts)
+
+
+def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry]:
+    """The checkpoint, those that were not used, the plan and who said yes."""
+    times = incident.times
+    if times.decided is None:
+        return []
+    attempt = last_attempt(history, incident)
+    decision = history.decision
+    open_plan = isinstance(decision, Recover) and decision.incident == incident.number and not incident.closed
+    rejected = tuple(f"Rejected: {clean(r.id, 64)}, {sentence(r.why)}" for r in incident.rejected)
+    entries: list[_Entry] = []
+    if incident.checkpoint:
+        back = f"Way back: {checkpoint_text(incident.checkpoint, incident.checkpoint_step, known, times.decided)}."
+        entries.append(_Entry(times.decided, back, more=rejected))
+    elif attempt or open_plan:
+        entries.append(_Entry(times.decided, "Way back: from nothing; no save was completed.", more=rejected))
+    elif rejected:
+        entries.append(_Entry(times.decided, "Way back: none found.", more=rejected))
+    digest = known.plans.get(incident.number) or (history.decision_digest if open_plan else None)
+    plan = f"Plan {plan_id(digest)}." if digest else "Plan."
+    if times.approved is not None and incident.approved_by:
+        waited = f"waited {span(times.approved - times.decided)}"
+        who = clean(incident.approved_by, 64)
+        text = f"{plan} Approved {clock(times.approved, known.zone, times.decided)} by {who} ({waited})."
+        entries.append(_Entry(times.decided, text))
+    elif attempt:
+        entries.append(_Entry(times.decided, f"{plan} Carried out; no approval is on record."))
+    elif open_plan and digest:
+        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest)}"))
+    return entries
+
+
+def _standing(history: History, digest: str) -> str:
+    """How an open plan stands with the people who may decide."""
+    if digest in history.refused:
+        return "Refused."
+    if digest in history.approvals:
+        return "Approved; being carried out."
+    if history.mode == "observe":
+        return "Only observing: this is what would be done."
+    changed = [n for n, c in (("checkpoint", history.choice.checkpoint), ("spares", history.choice.spares)) if c]
+    changed += ["nodes kept"] if history.choice.keep_nodes else []
+    by = f" As changed by a person: {', '.join(changed)}." if changed else ""
+    return ("Waiting for approval." if waits(history) else "Being carried out.") + by
+
+
+def swap_proof(history: History, incident: Incident, layout: Layout | None) -> str:
+    """Whether the groups are as before but for the swapped places; computed from both slot maps, never assumed."""
+    after = last_attempt(history, incident)
+    before = next((a for a in history.attempts if a.number == incident.attempt), None)
+    if layout is None or after is None or before is None:
+        return ""
+    proof = prove_swap(layout, before.slots, after.slots)
+    if proof.faults or not proof.groups_same:
+        return f": GROUPS DIFFER: {sentence('; '.join(proof.faults) or 'not the same places')}"
+    places = "that one place" if len(proof.changed) == 1 else f"those {len(proof.changed)} places"
+    return f": TP, PP and DP groups as before but for {places}"
+
+
+def _acted(history: History, incident: Incident, known: Known) -> list[_Entry]:
+    """What was stopped, barred, swapped and launched."""
+    entries: list[_Entry] = []
+    times = incident.times
+    if times.stopped is not None:
+        entries.append(_Entry(times.stopped, f"Attempt {incident.attempt} is down."))
+    bars = {b.node: b.at for b in history.bars if b.incident == incident.number}
+    told = [*incident.barred, *(n for n in bars if n not in incident.barred)]
+    if told:
+        at = next((bars[n] for n in told if n in bars), None)
+        entries.append(_Entry(at, f"{names(told)} barred."))
+    attempt = last_attempt(history, incident)
+    if incident.swaps:
+        moved = [f"{clean(to, 64)} takes slot {slot} of {clean(old, 64)}" for slot, old, to in incident.swaps]
+        proof = swap_proof(history, incident, known.layout).removesuffix(".")
+        text = f"{names(moved)}{proof}." if len(moved) <= 4 else f"{number(len(moved))} slots change hands{proof}."
+        entries.append(_Entry(attempt.intended_at if attempt else None, text))
+    elif attempt and told:
+        entries.append(_Entry(attempt.intended_at, "No slot changes hands."))
+    if times.relaunched is not None and attempt:
+        entries.append(_Entry(times.relaunched, f"Attempt {attempt.number} launched."))
+    return entries
+
+
+def replay_text(replay: Replay) -> str:
+    """How the replayed losses compare with the first pass."""
+    if replay.compared == 0:
+        return "No losses of a first pass to compare with."
+    text = f"{count(replay.compared, 'loss', 'losses')} laid over the first pass: "
+    if replay.differing:
+        where = f", first at iteration {number(replay.first_differing)}" if replay.first_differing is not None else ""
+        text += f"{number(replay.differing)} differ{where}, by {replay.worst:.2g} at most (relative)."
+    else:
+        text += "all equal." if replay.worst == 0 else f"all within {replay.worst:.2g} (relative)."
+    if replay.data_differing is not None:
+        text += f" The data differ from iteration {number(replay.data_differing)} on."
+    return text
+
+
+def _returned(history: History, incident: Incident, known: Known) -> list[_Entry]:
+    """Loaded, the first update, the old frontier passed."""
+    times, attempt = incident.times, last_attempt(history, incident)
+    entries: list[_Entry] = []
+    if times.loaded is not None:
+        text = "Loaded."
+        counters = known.loaded.get(attempt.number) if attempt else None
+        if counters:
+            rate = f", learning rate {counters.lr:.4g}" if counters.lr is not None else ""
+            skipped = f", skipped {number(counters.skipped)}" if counters.skipped else ""
+            text += f" Samples {number(counters.samples)}, updates {number(counters.updates)}{skipped}{rate}."
+        if attempt and attempt.accepted_at is not None and attempt.limited:
+            text += " Accepted on log lines and exits only: digests and next samples could not be seen."
+        elif attempt and attempt.accepted_at is not None and incident.checkpoint:
+            text += " Places, digests, counters and next samples: as in the manifest."
+        entries.append(_Entry(times.loaded, text))
+    if times.next_good is not None:
+        start = attempt.start_step + 1 if attempt else None
+        entries.append(
+            _Entry(times.next_good, f"First update{f', iteration {number(start)}' if start else ''}.", "closed")
+        )
+    if incident.replay and times.caught_up is None:
+        entries.append(_Entry(None, f"Probation: {replay_text(incident.replay)}"))
+    if times.caught_up is not None:
+        text = f"Old frontier passed (iteration {number(incident.frontier)})."
+        text += f" {replay_text(incident.replay)}" if incident.replay else " No replay is on record."
+        entries.append(_Entry(times.caught_up, text))
+    return entries
+
+
+def _cost(history: History, incident: Incident, known: Known) -> str:
+    if last_attempt(history, incident) is None and not incident.closed:
+        return ""
+    steps, samples = redo(incident)
+    parts = [f"{count(steps, 'iteration')} to redo"] if steps is not None else []
+    parts += [f"{amount(samples)} samples read again"] if samples is not None else []
+    down, times = lost_s(incident), incident.times
+    if known.layout and down is not None:
+        text = f"{number(known.layout.world)} ranks x {span(down)} down"
+        if times.caught_up is not None and times.next_good is not None:
+            text += f" and {span(times.caught_up - times.next_good)} of recomputation"
+        parts.append(text)
+    return f"Cost: {', '.join(parts)}." if parts else ""
+
+
+def _spent(incident: Incident) -> str:
+    parts = [f"{name} {minutes(seconds)}" for name, seconds in split(incident.times)]
+    return f"Where the time went: {', '.join(parts)}." if parts else ""
