@@ -1,0 +1,135 @@
+"""Whom to bar from use after an incident, and when to ask a person first.
+
+A node is barred for what points at it alone. What can't be seen, and what many nodes do at once, bars nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from policies.facts import FaultClass
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from policies.facts import Diagnosis, History, Trouble
+    from policies.rules import Rules
+
+BREAKER_WINDOW_S: Final = 3600
+BREAKER_FLOOR: Final = 2
+"""So many nodes may always be barred within the hour, however small the run."""
+
+TWICE: Final = frozenset({FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED})
+"""Classes that restart in place once, and bar the node when it is hit again."""
+
+EVIDENCED: Final = TWICE | {FaultClass.STALL, FaultClass.SAVE_STUCK}
+"""Classes in which evidence of broken hardware bars the suspects at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToBar:
+    """These nodes, none when nobody can be named; and why."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Too many at once: `nodes` would make it `count` within the hour, over `limit`. A person is asked."""
+
+    nodes: tuple[str, ...]
+    count: int
+    limit: float
+    why: str
+
+
+def to_bar(  # noqa: PLR0917 - what is asked about, by what, and when
+    diagnosis: Diagnosis | None,
+    trouble: Trouble,
+    rules: Rules,
+    history: History,
+    now: float,
+    keep: Collection[str] = (),
+) -> ToBar | Breaker:
+    """Whom the open trouble bars. Asking again after the bars are journaled gives the same answer.
+
+    `keep` are nodes that a person wants to stay in use; `now` is in wall seconds.
+    """
+    found = _suspects(diagnosis, trouble, rules, history, now)
+    nodes = tuple(dict.fromkeys(n for n in found.nodes if n not in keep))
+    if not nodes:
+        return ToBar((), f"{', '.join(found.nodes)} kept in use by a person" if found.nodes else found.why)
+    limit = max(BREAKER_FLOOR, rules.quarantine.breaker_share_per_hour * _slots(history))
+    count = len({b.node for b in history.bars if now - b.at < BREAKER_WINDOW_S}.union(nodes))
+    if count > limit:
+        return Breaker(
+            nodes,
+            count,
+            limit,
+            f"{found.why}; that would make {count} nodes barred within an hour (limit {limit:g}): "
+            "so many at once point at something that they share",
+        )
+    return ToBar(nodes, found.why)
+
+
+def _suspects(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, history: History, now: float) -> ToBar:
+    nodes = trouble.nodes
+    if trouble.fault is FaultClass.NODE_LOST:
+        return ToBar(nodes, "the cluster says that the node is gone")
+    if trouble.fault is FaultClass.NODE_SILENT:
+        others = 1 - len(set(nodes)) / max(1, _slots(history))
+        if others < rules.node.others_answer_share:
+            return ToBar((), "too few nodes answer to tell a silent node from a blind eye")
+        return ToBar(nodes, "the node does not answer while others do")
+    if diagnosis and diagnosis.suspects and _is_hardware(diagnosis) and trouble.fault in EVIDENCED:
+        return ToBar(diagnosis.suspects, f"evidence of {diagnosis.category}")
+    if trouble.fault is FaultClass.STALL:
+        return _odd_one_out(trouble, history)
+    if trouble.fault in TWICE:
+        return _hit_again(diagnosis, trouble, rules, history, now)
+    return ToBar((), f"{trouble.fault} points at no node")
+
+
+def _is_hardware(diagnosis: Diagnosis) -> bool:
+    return diagnosis.category.partition(".")[0] == "hardware"
+
+
+def _odd_one_out(trouble: Trouble, history: History) -> ToBar:
+    """Ranks behind the others are suspects when they sit on one node, and the others are the majority."""
+    odd = tuple(dict.fromkeys(trouble.nodes))
+    if len(odd) == 1 and 2 * len(odd) < _slots(history):
+        return ToBar(odd, "the ranks that are behind are all on this node")
+    return ToBar((), "no one node stands apart in this stall")
+
+
+def _hit_again(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, history: History, now: float) -> ToBar:
+    """The first time restarts in place; the same node twice within the budget's window is barred.
+
+    An attempt ends once, so incidents of earlier attempts are the other times.
+    """
+    node = _one_node(diagnosis, trouble)
+    if node is None:
+        return ToBar((), f"{trouble.fault} on no single node")
+    before = [
+        i.number
+        for i in history.incidents
+        if i.trouble.fault in TWICE
+        and i.attempt < trouble.attempt
+        and now - i.trouble.at < rules.budget.window_s
+        and _one_node(i.diagnosis, i.trouble) == node
+    ]
+    if before:
+        return ToBar((node,), f"the second time on this node: incident {before[-1]} was there too")
+    return ToBar((), "the first time on this node: restart in place")
+
+
+def _one_node(diagnosis: Diagnosis | None, trouble: Trouble) -> str | None:
+    """The one node that an error points at: by its evidence if there is any, else by where the ranks were."""
+    nodes = set((diagnosis.suspects if diagnosis else ()) or trouble.nodes)
+    return nodes.pop() if len(nodes) == 1 else None
+
+
+def _slots(history: History) -> int:
+    return len(history.attempt.slots) if history.attempt else 0

@@ -1,0 +1,111 @@
+"""Which hot spare takes which slot: one on the same switch first, then the one checked most recently, then by name.
+
+The same facts give the same answer, whatever order they are listed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from policies.facts import NodeState, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The new slot map and its swaps (slot, from, to). `passed_over`: why a preferred spare was not used."""
+
+    slots: tuple[str, ...]
+    swaps: tuple[tuple[int, str, str], ...]
+    passed_over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """There are fewer healthy spares than slots to fill; these slots stay without."""
+
+    slots_without: tuple[int, ...]
+    passed_over: tuple[str, ...] = ()
+
+
+def choose(
+    slots: tuple[str, ...],
+    failing_slots: Collection[int],
+    nodes: Mapping[str, NodeView],
+    barred: Collection[str],
+    preferred: tuple[str, ...] = (),
+) -> Filled | Short:
+    """Fill each failing slot with a healthy spare; no other slot changes.
+
+    `preferred` are spares that a person named, in order: they go first where they are healthy, and nothing makes an
+    unhealthy node a spare.
+    """
+    usable = {name for name, node in nodes.items() if why_not(node, slots, barred) is None}
+    wanted = tuple(dict.fromkeys(preferred))
+    passed_over = tuple(
+        f"{name}: {why_not(nodes[name], slots, barred) if name in nodes else 'not in the allocation'}"
+        for name in wanted
+        if name not in usable
+    )
+    open_slots = sorted(set(failing_slots))
+    first = tuple(name for name in wanted if name in usable)[: len(open_slots)]
+    rest = sorted(usable.difference(first), key=lambda name: (-_checked(nodes[name]), name))
+    taken: dict[int, str] = {}
+    for pool in (first, tuple(rest)):
+        left = [slot for slot in open_slots if slot not in taken]
+        taken |= _assign(left, pool, {slot: _switch(nodes.get(slots[slot])) for slot in left}, nodes)
+    without = tuple(slot for slot in open_slots if slot not in taken)
+    if without:
+        return Short(without, passed_over)
+    return Filled(
+        slots=tuple(taken.get(slot, node) for slot, node in enumerate(slots)),
+        swaps=tuple((slot, slots[slot], taken[slot]) for slot in open_slots),
+        passed_over=passed_over,
+    )
+
+
+def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str]) -> str | None:
+    """Why a node is no healthy spare; None when it is one."""
+    if node.name in slots:
+        return "holds a slot"
+    if node.name in barred:
+        return "in quarantine"
+    if node.state is not NodeState.UP:
+        return f"its state is {node.state}"
+    if not node.agent:
+        return "no agent answers there"
+    if node.drained_by_other:
+        return "drained by somebody else"
+    return None
+
+
+def _assign(
+    slots: list[int], pool: tuple[str, ...], switches: Mapping[int, str | None], nodes: Mapping[str, NodeView]
+) -> dict[int, str]:
+    """Pairs on the same switch first, over all slots, so that no slot takes the neighbour of another one."""
+    taken: dict[int, str] = {}
+    free = list(pool)
+    for same_switch in (True, False):
+        for slot in (slot for slot in slots if slot not in taken):
+            match = next((n for n in free if not same_switch or _is_on(switches[slot], nodes[n])), None)
+            if match is not None:
+                taken[slot] = match
+                free.remove(match)
+    return taken
+
+
+def _is_on(switch: str | None, node: NodeView) -> bool:
+    """An unknown switch is nobody's neighbour."""
+    return switch is not None and node.switch == switch
+
+
+def _switch(node: NodeView | None) -> str | None:
+    return node.switch if node else None
+
+
+def _checked(node: NodeView) -> float:
+    return node.checked_at if node.checked_at is not None else -inf
