@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 MAY_STILL_COMPLETE: Final = frozenset({CheckpointPhase.NOT_YET, CheckpointPhase.FRAMEWORK_DONE})
 """Phases that only our own look can settle: waiting for it may save the work since the one before."""
 
+GONE: Final = "was completed; no longer in the store"
+GONE_SHOWN: Final = 3
+"""Of those, the newest are named: over a long run most saves have been deleted as they should."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rung:
@@ -61,7 +65,8 @@ def climb(
     if best is not None:
         return Rung(best, tuple(rejected), wait)
     here = {c.id for c in checkpoints}
-    rejected += [Rejected(gone, "was completed; no longer in the store") for gone in ever if gone not in here]
+    gone = [name for name in ever if name not in here]
+    rejected += [Rejected(name, GONE) for name in reversed(gone[-GONE_SHOWN:])]
     completed_once = bool(ever) or any(c.phase is CheckpointPhase.COMPLETED for c in checkpoints)
     return Rung(
         None, tuple(rejected), wait, from_nothing=not wait and not completed_once, lost=not wait and completed_once
@@ -71,7 +76,7 @@ def climb(
 def _chosen(checkpoints: tuple[CheckpointState, ...], choice: str, ever: tuple[str, ...]) -> Rung:
     copies = sorted((c for c in checkpoints if c.id == choice), key=_height, reverse=True)
     if not copies:
-        why = "was completed; no longer in the store" if choice in ever else "there is no such save"
+        why = GONE if choice in ever else "there is no such save"
         return Rung(None, (Rejected(choice, why),))
     best = next((c for c in copies if c.phase is CheckpointPhase.COMPLETED), None)
     if best is not None:

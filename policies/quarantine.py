@@ -5,7 +5,7 @@ A node is barred for what points at it alone. What can't be seen, and what many 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from policies.facts import FaultClass
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from policies.facts import Diagnosis, History, Trouble
+    from policies.layout import Layout
     from policies.rules import Rules
 
 BREAKER_WINDOW_S: Final = 3600
@@ -52,12 +53,15 @@ def to_bar(  # noqa: PLR0917 - what is asked about, by what, and when
     history: History,
     now: float,
     keep: Collection[str] = (),
+    *,
+    layout: Layout | None = None,
 ) -> ToBar | Breaker:
     """Whom the open trouble bars. Asking again after the bars are journaled gives the same answer.
 
-    `keep` are nodes that a person wants to stay in use; `now` is in wall seconds.
+    `keep` are nodes that a person wants to stay in use; `now` is in wall seconds. With `layout`, ranks that the trouble
+    names without their nodes are looked up in the slots of its attempt.
     """
-    found = _suspects(diagnosis, trouble, rules, history, now)
+    found = _suspects(diagnosis, _with_nodes(trouble, history, layout), rules, history, now)
     nodes = tuple(dict.fromkeys(n for n in found.nodes if n not in keep))
     if not nodes:
         return ToBar((), f"{', '.join(found.nodes)} kept in use by a person" if found.nodes else found.why)
@@ -75,21 +79,22 @@ def to_bar(  # noqa: PLR0917 - what is asked about, by what, and when
 
 
 def _suspects(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, history: History, now: float) -> ToBar:
-    nodes = trouble.nodes
-    if trouble.fault is FaultClass.NODE_LOST:
+    fault = (diagnosis.fault if diagnosis else None) or trouble.fault
+    nodes = (diagnosis.suspects if diagnosis else ()) or trouble.nodes
+    if fault is FaultClass.NODE_LOST:
         return ToBar(nodes, "the cluster says that the node is gone")
-    if trouble.fault is FaultClass.NODE_SILENT:
+    if fault is FaultClass.NODE_SILENT:
         others = 1 - len(set(nodes)) / max(1, _slots(history))
         if others < rules.node.others_answer_share:
             return ToBar((), "too few nodes answer to tell a silent node from a blind eye")
         return ToBar(nodes, "the node does not answer while others do")
-    if diagnosis and diagnosis.suspects and _is_hardware(diagnosis) and trouble.fault in EVIDENCED:
+    if diagnosis and diagnosis.suspects and _is_hardware(diagnosis) and fault in EVIDENCED:
         return ToBar(diagnosis.suspects, f"evidence of {diagnosis.category}")
-    if trouble.fault is FaultClass.STALL:
+    if fault is FaultClass.STALL:
         return _odd_one_out(trouble, history)
-    if trouble.fault in TWICE:
+    if fault in TWICE:
         return _hit_again(diagnosis, trouble, rules, history, now)
-    return ToBar((), f"{trouble.fault} points at no node")
+    return ToBar((), f"{fault} points at no node")
 
 
 def _is_hardware(diagnosis: Diagnosis) -> bool:
@@ -111,11 +116,11 @@ def _hit_again(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, hist
     """
     node = _one_node(diagnosis, trouble)
     if node is None:
-        return ToBar((), f"{trouble.fault} on no single node")
+        return ToBar((), "no one node stands apart in this fault")
     before = [
         i.number
         for i in history.incidents
-        if i.trouble.fault in TWICE
+        if i.fault in TWICE
         and i.attempt < trouble.attempt
         and now - i.trouble.at < rules.budget.window_s
         and _one_node(i.diagnosis, i.trouble) == node
@@ -127,8 +132,17 @@ def _hit_again(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, hist
 
 def _one_node(diagnosis: Diagnosis | None, trouble: Trouble) -> str | None:
     """The one node that an error points at: by its evidence if there is any, else by where the ranks were."""
-    nodes = set((diagnosis.suspects if diagnosis else ()) or trouble.nodes)
+    named = {f.node for f in diagnosis.first if f.node is not None} if diagnosis else set()
+    nodes = set(diagnosis.suspects if diagnosis else ()) or named or set(trouble.nodes)
     return nodes.pop() if len(nodes) == 1 else None
+
+
+def _with_nodes(trouble: Trouble, history: History, layout: Layout | None) -> Trouble:
+    slots = next((a.slots for a in history.attempts if a.number == trouble.attempt), ())
+    if trouble.nodes or layout is None or len(slots) != layout.slots_needed:
+        return trouble
+    nodes = tuple(dict.fromkeys(slots[layout.slot_of(r)] for r in trouble.ranks if 0 <= r < layout.world))
+    return replace(trouble, nodes=nodes)
 
 
 def _slots(history: History) -> int:
