@@ -1,0 +1,192 @@
+"""What wakes a person: three lines and a command, told once; and the site's own command that carries it to them."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import tempfile
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Literal
+
+from policies.facts import FaultClass, Recover
+from supervisor.incident_facts import Known, begin, redo
+from supervisor.say import clean, clock, count, moment, names, number, plan_id, sentence, span, zone_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from policies.facts import History, Incident
+
+What = Literal["plan", "halt"]
+DEADLINE_S = 20.0
+"""Longer than any mail or chat gateway takes to answer when it is well; a notice that takes longer is not a notice."""
+WHY_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`key` is the same for the same matter (History.told); `title` is the first line, `body` the lines after it."""
+
+    key: str
+    what: What
+    run: str
+    title: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        """All lines, as a person reads them."""
+        return f"{self.title}\n{self.body}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the site's command ended. `why` is one line for people, empty when all went well."""
+
+    ok: bool
+    why: str = ""
+
+
+def notice(history: History, what: What, known: Known | None = None, hold_s: float = 0.0) -> Notice | None:
+    """The notice for an open plan or for a halt; None when there is no such thing, or it was told already.
+
+    `hold_s`: how long a halt keeps the allocation, seconds (rules.hold_s).
+    """
+    made = (_plan if what == "plan" else _halt)(history, known or Known(), hold_s)
+    return None if made is None or made.key in history.told else made
+
+
+def _when(at: float | None, known: Known) -> str:
+    seen = moment(at, known.zone)
+    return f"{clock(at, known.zone, known.now)} {zone_name(seen)}" if seen else "a time that is not known"
+
+
+def _plan(history: History, known: Known, _hold_s: float) -> Notice | None:
+    decision, digest = history.decision, history.decision_digest
+    if not isinstance(decision, Recover) or digest is None or digest in history.approvals | history.refused:
+        return None
+    run = clean(history.run, 64)
+    incident = next((i for i in history.incidents if i.number == decision.incident), None)
+    watching = history.mode == "observe"
+    if incident is None:
+        title = f"relight {run}: ready to start" + ("" if watching else ", waiting for you")
+        seen = f"Attempt {decision.attempt} is not launched yet ({decision.reason})"
+    else:
+        # A pure stall has not been stopped by anybody: what it occupies is still held while we wait.
+        state = "stalled" if decision.fault is FaultClass.STALL else "stopped"
+        title = f"relight {run}: {state} at {_when(begin(incident), known)}"
+        title += ", only observing" if watching else ", waiting for you"
+        seen = _earliest(incident, known)
+    command = f"relight plan {run}" if watching else f"relight approve {run} --plan {plan_id(digest)}"
+    effects = _effects(decision, incident, digest, known)
+    return Notice(f"plan:{digest}", "plan", run, title, f"{seen}\n{effects}\n{command}")
+
+
+def _earliest(incident: Incident, known: Known) -> str:
+    """The earliest error in one line, and what followed from it."""
+    diagnosis = incident.diagnosis
+    first = diagnosis.first if diagnosis else ()
+    if not diagnosis or not first:
+        return f"{clean(incident.trouble.text) or 'The run stopped'}; earliest error not found"
+    one = first[0]
+    place = " ".join(
+        [clean(one.node, 64) if one.node else "node unknown", *([f"rank {one.rank}"] if one.rank is not None else [])]
+    )
+    at = f" at {clock(one.wall, known.zone, begin(incident))}" if moment(one.wall, known.zone) else ""
+    others = f"; {len(first) - 1} more that may be earlier" if len(first) > 1 else ""
+    after = f"; then {clean(diagnosis.cascade, 120)}" if diagnosis.cascade else ""
+    return f"{place}: {clean(one.text, 160)}{at}{others}{after}"
+
+
+def _effects(decision: Recover, incident: Incident | None, digest: str, known: Known) -> str:
+    """What the plan would do: barred, swapped, from where, how much again."""
+    parts = [f"bar {names(decision.bars)}"] if decision.bars else []
+    moved = [f"spare {clean(to, 64)} takes slot {slot}" for slot, _, to in decision.swaps]
+    parts += [names(moved)] if moved else [] if decision.checkpoint is None and incident is None else ["no swap"]
+    if decision.checkpoint:
+        state = next((c for c in known.checkpoints if c.id == decision.checkpoint), None)
+        saved = f"{clock(state.saved_at, known.zone, known.now)}, " if state and state.saved_at is not None else ""
+        parts.append(
+            f"restart from iteration {number(decision.checkpoint_step)} ({saved}{clean(decision.checkpoint, 64)})"
+        )
+    else:
+        parts.append("start from nothing")
+    steps = decision.redo_steps
+    parts += [f"{count(steps, 'iteration')} to redo"] if steps else []
+    samples = redo(incident)[1] if incident and incident.checkpoint == decision.checkpoint else None
+    parts += [f"{number(samples)} samples to read again"] if samples else []
+    return f"Plan {plan_id(digest)}: {', '.join(parts)}"
+
+
+def _halt(history: History, known: Known, hold_s: float) -> Notice | None:
+    halted = history.halted
+    if halted is None:
+        return None
+    run = clean(history.run, 64)
+    until = (
+        f" Allocation kept until {_when(halted.at + hold_s, known)}." if hold_s > 0 and math.isfinite(hold_s) else ""
+    )
+    barred = history.barred(halted.at)
+    body = (
+        sentence(halted.seen) or "What was seen is not on record.",
+        f"{sentence(halted.lifts)} Barred: {names(sorted(barred))}.{until}".lstrip(),
+        f'Read: relight runbook {halted.reason}     Then: relight resume {run} --because "..."',
+    )
+    title = f"relight {run}: halted at {_when(halted.at, known)}, not restarting"
+    return Notice(f"halt:{halted.reason}:{halted.at:.3f}", "halt", run, title, "\n".join(body))
+
+
+def environment(told: Notice, base: Mapping[str, str]) -> dict[str, str]:
+    """`base` and RELIGHT_NOTICE_KEY, _WHAT, _RUN, _TITLE, _BODY: what the site's command can read of the notice."""
+    own = {"KEY": told.key, "WHAT": told.what, "RUN": told.run, "TITLE": told.title, "BODY": told.body}
+    return {**base, **{f"RELIGHT_NOTICE_{name}": value for name, value in own.items()}}
+
+
+def run_command(argv: Sequence[str], told: Notice, story: str = "", deadline_s: float = DEADLINE_S) -> Future[Outcome]:
+    """Run the `[notify] command` in a thread of its own; its result never raises.
+
+    The story stands on its stdin (the notice, where the story is empty). At the deadline it is killed with all that it
+    has started. The thread dies with the process: a slow notice never holds up the controller's end.
+    """
+    result: Future[Outcome] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(_carry(list(argv), told, story, deadline_s))
+        except Exception as error:  # noqa: BLE001  whatever a notice does, the run goes on
+            result.set_result(Outcome(ok=False, why=clean(f"{type(error).__name__}: {error}", WHY_MAX)))
+
+    Thread(target=work, name="relight-notice", daemon=True).start()
+    return result
+
+
+def _carry(argv: list[str], told: Notice, story: str, deadline_s: float) -> Outcome:
+    """Run the command to its end or its deadline. OSError where it cannot be started."""
+    # Files instead of pipes: nothing can block on a command that does not read, or on a child that it has left behind.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+        given.write((story or told.text).encode("utf-8", "replace"))
+        given.seek(0)
+        command = subprocess.Popen(
+            argv,
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=environment(told, os.environ),
+            start_new_session=True,
+        )
+        try:
+            code = command.wait(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(command.pid, signal.SIGKILL)  # its own session, so the pid is also the group's
+            command.wait()
+            return Outcome(ok=False, why=f"{clean(argv[0])}: no end after {span(deadline_s)}; killed")
+        if code == 0:
+            return Outcome(ok=True)
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - WHY_MAX))
+        said = clean(errors.read(WHY_MAX).decode("utf-8", "replace"), WHY_MAX)
+        ended = f"exit {code}" if code > 0 else f"signal {-code}"
+        return Outcome(ok=False, why=f"{clean(argv[0])}: {ended}{f': {said}' if said else ''}")
