@@ -1,0 +1,118 @@
+"""The processes of this machine as /proc shows them: who is alive, who belongs to a session, and how to end them.
+
+A pid alone proves nothing, for it is used again. A process is named by its pid and its start time in clock ticks;
+a session's number cannot be used again while one process of it lives.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One living process; `start_ticks` is field 22 of /proc/PID/stat (proc(5)), clock ticks since the boot."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    start_ticks: int
+
+
+def look(pid: int) -> Process | None:
+    """The process as it is now, or None when there is none. A zombie is dead: it does nothing any more."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in brackets and may hold blanks and brackets itself: what counts begins behind the last one.
+    fields = text[text.rindex(b")") + 2 :].split()
+    state = fields[0].decode()
+    if state in "ZX":
+        return None
+    return Process(pid, state, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def alive(pid: int, start_ticks: int) -> bool:
+    """Is this the very process that was seen before?"""
+    found = look(pid)
+    return found is not None and found.start_ticks == start_ticks
+
+
+def members(session: int) -> list[Process]:
+    """Every living process of a session."""
+    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [process for process in found if process is not None and process.session == session]
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The environment that the process was started with; empty when it is gone or not ours to read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = file.read().split(b"\0")
+    except OSError:
+        return {}
+    return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+
+
+def holds(pid: int, wanted: Mapping[str, str]) -> bool:
+    """Was the process started with all of these variables?"""
+    found = environment(pid)
+    return all(found.get(key) == value for key, value in wanted.items())
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to each; one that is gone already needs none."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def wait_gone(pids: Iterable[int], deadline_s: float) -> bool:
+    """Wait until all of them have ended; False when the deadline (seconds from now) comes first."""
+    until = time.monotonic() + deadline_s
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                return False
+        finally:
+            os.close(handle)
+    return True
+
+
+def of_node(leader: int, start_ticks: int, name: str, run_dir: str) -> list[int]:
+    """Every living process of a local node's session, its daemon (the leader) included, as pids.
+
+    When the leader is gone its number may by now name a session of somebody else, so one member has to carry our
+    node and run in its environment.
+    """
+    found = members(leader)
+    mark = {"RELIGHT_NODE": name, "RELIGHT_RUN_DIR": run_dir}
+    ours = alive(leader, start_ticks) or any(holds(process.pid, mark) for process in found)
+    return [process.pid for process in found] if ours else []
+
+
+def end_node(leader: int, start_ticks: int, name: str, run_dir: str, deadline_s: float) -> bool:
+    """Kill every process of a local node, stopped ones too, until none is left; False when the deadline comes first."""
+    until = time.monotonic() + deadline_s
+    while left := of_node(leader, start_ticks, name, run_dir):
+        send(left, signal.SIGKILL)
+        if not wait_gone(left, until - time.monotonic()):
+            return False
+    return True
