@@ -17,6 +17,7 @@ from policies.facts import (
     Trouble,
     View,
 )
+from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules
 
@@ -115,7 +116,7 @@ def _silent(attempt: Attempt, nodes: Mapping[str, NodeView], names: tuple[str, .
     return Trouble(FaultClass.NODE_SILENT, Reason.NODE_SILENT, since, attempt.number, False, text, (), names)
 
 
-def _stall(attempt: Attempt, view: AttemptView, rules: Rules, now: float) -> Trouble | None:
+def _stall(attempt: Attempt, view: AttemptView, layout: Layout, rules: Rules, now: float) -> Trouble | None:
     idle = now - idle_since(attempt, view)
     limit = stall_limit(view, rules)
     if idle < limit + rules.stall.confirm_s:
@@ -123,7 +124,8 @@ def _stall(attempt: Attempt, view: AttemptView, rules: Rules, now: float) -> Tro
     what = f"after step {view.frontier}" if view.phase is Phase.STEP else f"in {view.phase.value}"
     text = f"no rank has moved for {idle:.1f} s {what} (limit {limit:.1f} s)"
     at = idle_since(attempt, view) + limit
-    return Trouble(FaultClass.STALL, Reason.STALL, at, attempt.number, False, text, view.behind)
+    nodes = tuple(dict.fromkeys(attempt.slots[layout.slot_of(r)] for r in view.behind))
+    return Trouble(FaultClass.STALL, Reason.STALL, at, attempt.number, False, text, view.behind, nodes)
 
 
 def _save_stuck(attempt: Attempt, view: AttemptView, rules: Rules, now: float) -> Trouble | None:
@@ -142,7 +144,7 @@ def _not_launched(attempt: Attempt, view: AttemptView, world: int, rules: Rules,
     return Trouble(FaultClass.LAUNCH_FAILED, Reason.LAUNCH_FAILED, now, attempt.number, False, text)
 
 
-def detect(history: History, view: View, world: int, rules: Rules, now: float) -> Trouble | None:
+def detect(history: History, view: View, layout: Layout, rules: Rules, now: float) -> Trouble | None:
     """The trouble of the newest attempt; None while it is fine, closed, or can't be seen.
 
     A lost node explains the deaths of its ranks and of their peers, so it is named before them. Acceptance and probation are
@@ -168,6 +170,6 @@ def detect(history: History, view: View, world: int, rules: Rules, now: float) -
         return None
     return (
         _save_stuck(attempt, shown, rules, now)
-        or _not_launched(attempt, shown, world, rules, now)
-        or _stall(attempt, shown, rules, now)
+        or _not_launched(attempt, shown, layout.world, rules, now)
+        or _stall(attempt, shown, layout, rules, now)
     )

@@ -251,7 +251,7 @@ class CheckpointState:
     saved_at: float | None = None
     completed_at: float | None = None
     manifest_hash: str | None = None
-    samples: int = 0  # read up to this save, from its manifest
+    counters: Counters | None = None  # from its manifest
     reasons: tuple[str, ...] = ()
     bytes: int = 0
     limited: bool = False
@@ -367,6 +367,8 @@ class Attempt:
     accepted_at: float | None = None
     closed_at: float | None = None
     last_step: int = 0  # at its close
+    began: Counters | None = None
+    ended: Counters | None = None  # at its close
     epoch: int = 0  # of the intent; part of the step's name
 
 
@@ -451,6 +453,7 @@ class Intent:
     at: float
     tries: int
     epoch: int = 0
+    action: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,7 +561,7 @@ class Recover:
     rejected: tuple[Rejected, ...] = ()
     swaps: tuple[tuple[int, str, str], ...] = ()
     redo_steps: int = 0
-    checkpoint_samples: int = 0
+    start: Counters | None = None  # the counters that the checkpoint holds
     asks: bool = False  # a rule wants a person even where automation would act
     text: str = ""
     kind: Literal["recover"] = "recover"

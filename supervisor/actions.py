@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from policies.facts import UNKNOWN, CheckpointPhase, View
+from policies.facts import UNKNOWN, CheckpointPhase, Counters, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Launch:
     epoch: int
     slots: tuple[str, ...]
     checkpoint: str | None
-    start_step: int
+    start: Counters
     incident: int | None
     kind: Literal["launch"] = "launch"
 

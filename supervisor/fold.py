@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from policies import ledger
 from policies.facts import (
     Attempt,
     Bar,
     Books,
     Choice,
+    Counters,
     Halted,
     History,
     Incident,
@@ -115,7 +117,7 @@ def _decide(history: History, entry: Decided, at: float) -> History:
             decision.incident,
             checkpoint=decision.checkpoint,
             checkpoint_step=decision.checkpoint_step,
-            checkpoint_samples=decision.checkpoint_samples,
+            checkpoint_samples=decision.start.samples if decision.start else 0,
             rejected=decision.rejected,
             swaps=decision.swaps,
         )
@@ -124,21 +126,16 @@ def _decide(history: History, entry: Decided, at: float) -> History:
 
 def _roll_back(history: History, launch: actions.Launch) -> Books:
     """What the attempt before had done beyond the checkpoint that this one starts from is cost, never progress."""
-    before, incident, books = history.attempt, history.incident, history.books
-    if before is None:
-        return books
-    again = 0 if incident is None else max(0, incident.frontier_samples - incident.checkpoint_samples)
-    return replace(
-        books,
-        rolled_back=books.rolled_back + max(0, before.last_step - launch.start_step),
-        samples_read_again=books.samples_read_again + again,
-    )
+    before = history.attempt
+    if before is None or before.ended is None:
+        return history.books
+    return ledger.roll_back(history.books, before.ended, launch.start)
 
 
 def _intend(history: History, action: actions.Action, epoch: int, at: float) -> History:
     name = actions.key(action)
     before = history.intents.get(name)
-    intent = Intent(name, at, before.tries + 1 if before else 1, epoch)
+    intent = Intent(name, at, before.tries + 1 if before else 1, epoch, action)
     history = replace(history, intents={**history.intents, name: intent})
     if isinstance(action, actions.Bar):
         reason = next((i.trouble.reason for i in history.incidents if i.number == action.incident), Reason.NODE_LOST)
@@ -147,8 +144,8 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
         history = _incident(history, action.incident, barred=action.nodes)
         return replace(history, bars=(*history.bars, *new))
     if isinstance(action, actions.Launch) and all(a.number != action.attempt for a in history.attempts):
-        attempt = Attempt(action.attempt, action.slots, action.checkpoint, action.start_step, at, action.incident)
-        attempt = replace(attempt, epoch=action.epoch)
+        attempt = Attempt(action.attempt, action.slots, action.checkpoint, action.start.step, at, action.incident)
+        attempt = replace(attempt, epoch=action.epoch, began=action.start)
         if action.incident is not None:
             history = _times(history, action.incident, relaunched=at)
         history = replace(history, books=_roll_back(history, action))
@@ -158,11 +155,9 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
 
 def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History:
     attempt = next(a for a in history.attempts if a.number == entry.attempt)
-    computed = max(0, entry.last_step - attempt.start_step)
-    books = replace(
-        history.books, computed=history.books.computed + computed, skipped=history.books.skipped + entry.skipped
-    )
-    history = _attempt(history, entry.attempt, closed_at=at, last_step=entry.last_step)
+    began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)
+    books = ledger.close_attempt(history.books, began, entry.ended)
+    history = _attempt(history, entry.attempt, closed_at=at, last_step=entry.ended.step, ended=entry.ended)
     incident = history.incident
     if incident is not None and incident.attempt == entry.attempt:
         history = _times(history, incident.number, stopped=at)

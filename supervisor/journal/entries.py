@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 from policies.facts import (
     Choice,
     Contain,
+    Counters,
     Diagnosis,
     Finish,
     Halt,
@@ -206,8 +207,7 @@ class AttemptClosed:
     """No reachable rank of the attempt is left."""
 
     attempt: int
-    last_step: int
-    skipped: int
+    ended: Counters
     kind: Literal["attempt-closed"] = "attempt-closed"
 
 

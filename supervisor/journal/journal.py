@@ -110,12 +110,11 @@ def read(folder: str) -> list[Stamped]:
 class Journal:
     """The open segment of this epoch. Not for use from several threads."""
 
-    def __init__(self, folder: str, epoch: int, last_hash: str, number: int, clock: Callable[[], float]) -> None:
+    def __init__(self, folder: str, epoch: int, last_hash: str, number: int) -> None:
         self.folder = folder
         self.epoch = epoch
         self._hash = last_hash
         self._number = number
-        self._clock = clock
         self._path = os.path.join(folder, f"{epoch:06d}.jsonl")
         self._next = os.path.join(folder, f"{epoch + 1:06d}.jsonl")
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -138,12 +137,11 @@ class Journal:
             stamped = Stamped(number, epoch, clock(), header)
             digest, line = _encode(follows_hash, stamped)
             if create_whole(os.path.join(folder, f"{epoch:06d}.jsonl"), line):
-                journal = cls(folder, epoch, digest, number + 1, clock)
+                journal = cls(folder, epoch, digest, number + 1)
                 return journal, [b.stamped for b in before] + [stamped]
 
-    def append(self, entries: Iterable[Entry]) -> list[Stamped]:
-        """Write entries durably, in one piece. Raises FencedError when a newer epoch exists, OSError."""
-        at = self._clock()
+    def append(self, entries: Iterable[Entry], at: float) -> list[Stamped]:
+        """Write entries durably, in one piece, with wall time `at`. Raises FencedError when a newer epoch exists, OSError."""
         stamped: list[Stamped] = []
         pieces: list[bytes] = []
         digest = self._hash

@@ -1,0 +1,322 @@
+"""What should happen now: an ordered list of rules, each rule(facts) -> Decision | None; the first that answers wins. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from policies import halting, ladder, quarantine, spares
+from policies.detect import stall_at
+from policies.facts import (
+    UNKNOWN,
+    AttemptView,
+    CheckpointPhase,
+    CheckpointState,
+    Contain,
+    Continue,
+    Decision,
+    Finish,
+    Halt,
+    History,
+    Incident,
+    NodeState,
+    PlannedStop,
+    Recover,
+    View,
+    Wait,
+)
+from policies.layout import Layout
+from policies.reasons import Reason
+from policies.rules import Rules
+
+LOOK_AGAIN_S = 5.0
+"""How soon a part of the world that could not be read is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a rule may look at."""
+
+    history: History
+    view: View
+    layout: Layout
+    rules: Rules
+    now: float
+
+    @property
+    def shown(self) -> AttemptView | None:
+        """The newest attempt as the world shows it."""
+        attempt, shown = self.history.attempt, self.view.attempt
+        return shown if attempt and shown and shown.number == attempt.number else None
+
+
+def decide(history: History, view: View, layout: Layout, rules: Rules, now: float) -> Decision:
+    """The decision for this moment, with its reason."""
+    situation = Situation(history, view, layout, rules, now)
+    for rule in RULES:
+        decision = rule(situation)
+        if decision is not None:
+            return decision
+    until = stall_at(history, view, rules)
+    return Continue(Reason.RUNNING, until)
+
+
+def stay_halted(s: Situation) -> Decision | None:
+    """Halted stays halted until a person acts."""
+    halted = s.history.halted
+    if halted is None:
+        return None
+    attempt = s.history.attempt
+    return Halt(halted.reason, halted.seen, halted.lifts, attempt.number if attempt else None, halted.incident)
+
+
+def stay_ended(s: Situation) -> Decision | None:
+    """A run that has ended starts nothing."""
+    attempt = s.history.attempt
+    if s.history.ended is None or attempt is None:
+        return None
+    reason = Reason.FINISHED if s.history.ended == "finished" else Reason.PLANNED_STOP
+    return Finish(reason, attempt.number)
+
+
+def wait_for_sight(s: Situation) -> Decision | None:
+    """Without the cluster or the store nothing is decided: unknown is not healthy, and not broken."""
+    if s.view.nodes is UNKNOWN:
+        return Wait(Reason.BLIND, s.now + LOOK_AGAIN_S, "the cluster can't be read")
+    if s.view.checkpoints is UNKNOWN:
+        return Wait(Reason.STORE_BLIND, s.now + LOOK_AGAIN_S, "the checkpoint store can't be read")
+    return None
+
+
+def keep_recovering(s: Situation) -> Decision | None:
+    """A Recover is sticky until it is settled or contradicted by the world."""
+    decision = s.history.decision
+    return decision if isinstance(decision, Recover) and contradiction(s, decision) is None else None
+
+
+def contradiction(s: Situation, decision: Recover) -> str | None:
+    """Why the world no longer allows a plan; None while it stands."""
+    if s.view.nodes is UNKNOWN or s.view.checkpoints is UNKNOWN:
+        return None
+    for name in decision.slots:
+        node = s.view.nodes.get(name)
+        if node is None or node.state is NodeState.DOWN:
+            return f"{name} is gone"
+        if node.state is NodeState.SILENT and s.now - node.since >= s.rules.node.silent_s:
+            return f"{name} does not answer"
+        if node.drained_by_other and name in {new for _, _, new in decision.swaps}:
+            return f"{name} was drained by somebody else"
+    if decision.checkpoint is not None:
+        if any(r.id == decision.checkpoint for r in s.history.unfit):
+            return f"checkpoint {decision.checkpoint} could not be made ready"
+        found = next((c for c in s.view.checkpoints if c.id == decision.checkpoint), None)
+        if found is None or found.phase is not CheckpointPhase.COMPLETED:
+            return f"checkpoint {decision.checkpoint} is no longer completed"
+        if found.manifest_hash != decision.manifest_hash:
+            return f"checkpoint {decision.checkpoint} has another manifest"
+    return None
+
+
+def start(s: Situation) -> Decision | None:
+    """The first attempt, or the next one after a planned stop or a lifted halt, when enough nodes are ready."""
+    attempt, incident = s.history.attempt, s.history.incident
+    if attempt is not None and (attempt.closed_at is None or incident is not None):
+        return None
+    assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    before = attempt.slots if attempt else ()
+    ready = sorted(
+        n.name
+        for n in s.view.nodes.values()
+        if n.state is NodeState.UP and n.agent and not n.drained_by_other and n.name not in s.history.barred(s.now)
+    )
+    if attempt is None:
+        slots, missing = tuple(ready[: s.layout.slots_needed]), s.layout.slots_needed - len(ready)
+        if missing > 0:
+            return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{missing} more nodes must be ready")
+        return _recover(s, slots, (), None)
+    failing = [i for i, name in enumerate(before) if name not in ready]
+    filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now))
+    if isinstance(filled, spares.Short):
+        return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{len(filled.slots_without)} slots have no ready node")
+    return _recover(s, filled.slots, filled.swaps, None)
+
+
+def finish(s: Situation) -> Decision | None:
+    """Every rank ended with 0."""
+    shown, attempt = s.shown, s.history.attempt
+    incident = s.history.incident
+    if shown is None or attempt is None or (incident is not None and incident.attempt == attempt.number):
+        return None
+    clean = {e.rank for e in shown.exits if e.clean}
+    if len(clean) < s.layout.world:
+        return None
+    return Finish(Reason.PLANNED_STOP if s.history.stop_asked else Reason.FINISHED, attempt.number)
+
+
+def planned_stop(s: Situation) -> Decision | None:
+    """Somebody asked for a save and a stop. A fault on the way is a fault."""
+    attempt = s.history.attempt
+    if s.history.stop_asked is None or attempt is None or attempt.closed_at is not None or s.history.incident:
+        return None
+    return PlannedStop(Reason.PLANNED_STOP, attempt.number)
+
+
+def refused(s: Situation) -> Decision | None:
+    """A person said no to the plan: nothing is started until a person says what instead."""
+    incident = s.history.incident
+    if incident is None or not s.history.refused:
+        return None
+    return _halt(s, incident, Reason.REFUSED, "the plan was refused", "relight resume, with another plan if wanted")
+
+
+def contain(s: Situation) -> Decision | None:
+    """Evidence first. Then, when something has died, the attempt is fenced and stopped; a pure stall is left as it stands."""
+    incident = s.history.incident
+    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
+        return None
+    if s.history.attempt.closed_at is not None:
+        return None
+    if incident.trouble.died or incident.times.evidence is None:
+        return Contain(incident.trouble.reason, incident.number, incident.attempt, incident.trouble.died)
+    return None
+
+
+def stop_restarting(s: Situation) -> Decision | None:
+    """Budgets and progress: when more restarts would only burn machines."""
+    incident = s.history.incident
+    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
+        return None
+    stop = halting.must_stop(s.history, s.rules.budget, s.now, s.history.resumed_at)
+    if stop is None:
+        return None
+    return _halt(s, incident, stop.reason, stop.seen, stop.lifts)
+
+
+def await_seals(s: Situation) -> Decision | None:
+    """A save that the framework had finished is worth its checks before an hour is thrown away."""
+    incident = s.history.incident
+    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
+        return None
+    attempt = s.history.attempt
+    if attempt.closed_at is not None and (s.view.store_as_of or 0.0) < attempt.closed_at:
+        return Wait(Reason.SEALING, s.now + LOOK_AGAIN_S, "the store is read again")
+    rung = _climb(s)
+    began = incident.times.evidence or incident.times.confirmed or s.now
+    if not rung.wait or s.now - began > s.rules.checkpoint.seal_s:
+        return None
+    return Wait(Reason.SEALING, min(s.now + LOOK_AGAIN_S, began + s.rules.checkpoint.seal_s), "a newer save is checked")
+
+
+def recover(s: Situation) -> Decision | None:
+    """The same shape again, from the newest completed checkpoint, or a halt that says what is missing."""
+    incident, attempt = s.history.incident, s.history.attempt
+    if incident is None or attempt is None or incident.attempt != attempt.number:
+        return None
+    assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    choice = s.history.choice
+    trouble = replace(incident.trouble, fault=incident.fault)
+    if incident.diagnosis and incident.diagnosis.suspects:
+        trouble = replace(trouble, nodes=incident.diagnosis.suspects)
+    verdict = quarantine.to_bar(incident.diagnosis, trouble, s.rules, s.history, s.now, choice.keep_nodes)
+    asks, bars = isinstance(verdict, quarantine.Breaker), verdict.nodes
+    barred = s.history.barred(s.now) | set(bars)
+    failing = [
+        slot
+        for slot, name in enumerate(attempt.slots)
+        if name in barred or name not in s.view.nodes or s.view.nodes[name].state is not NodeState.UP
+    ]
+    filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares)
+    if isinstance(filled, spares.Short):
+        without = ", ".join(str(n) for n in filled.slots_without)
+        seen = f"no healthy spare for slot {without}"
+        return _halt(s, incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
+    return _recover(s, filled.slots, filled.swaps, incident, bars=bars, asks=asks, text=verdict.why)
+
+
+def _climb(s: Situation) -> ladder.Rung:
+    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    excluded = {r.id: r.why for r in s.history.unfit}
+    return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, None, excluded, s.history.completed)
+
+
+def _recover(
+    s: Situation,
+    slots: tuple[str, ...],
+    swaps: tuple[tuple[int, str, str], ...],
+    incident: Incident | None,
+    *,
+    bars: tuple[str, ...] = (),
+    asks: bool = False,
+    text: str = "",
+) -> Decision:
+    rung = _climb(s)
+    best: CheckpointState | None = rung.checkpoint
+    if best is None and not rung.from_nothing:
+        seen = "; ".join(f"{r.id}: {r.why}" for r in rung.rejected[:3]) or "no completed checkpoint is left"
+        return _halt(s, incident, Reason.NO_CHECKPOINT, seen, "a completed checkpoint in the store or the archive")
+    attempt = s.history.attempt
+    start_step = best.step if best else 0
+    return Recover(
+        reason=incident.reason if incident else Reason.FIRST_START,
+        incident=incident.number if incident else None,
+        fault=incident.fault if incident else None,
+        died=incident.trouble.died if incident else True,
+        stops=attempt.number if attempt and attempt.closed_at is None else None,
+        attempt=attempt.number + 1 if attempt else 1,
+        slots=slots,
+        bars=bars,
+        checkpoint=best.id if best else None,
+        checkpoint_step=start_step,
+        manifest_hash=best.manifest_hash if best else None,
+        rejected=rung.rejected,
+        swaps=swaps,
+        redo_steps=max(0, incident.frontier - start_step) if incident else 0,
+        start=best.counters if best else None,
+        asks=asks,
+        text=text,
+    )
+
+
+def _halt(s: Situation, incident: Incident | None, reason: Reason, seen: str, lifts: str) -> Halt:
+    attempt = s.history.attempt
+    return Halt(reason, seen, lifts, attempt.number if attempt else None, incident.number if incident else None)
+
+
+def accept(s: Situation) -> Decision | None:
+    """The attempt is launched, and has not proved yet that it is really back."""
+    attempt = s.history.attempt
+    if attempt is None or attempt.closed_at is not None or attempt.accepted_at is not None:
+        return None
+    until = attempt.intended_at + s.rules.node.launch_s
+    shown = s.shown
+    launching = shown is None or len(shown.started) < s.layout.world
+    stalled = stall_at(s.history, s.view, s.rules)
+    until = until if launching else (stalled or until)
+    return Wait(Reason.LAUNCHING if launching else Reason.ACCEPTING, max(until, s.now + 0.1))
+
+
+def watch_probation(s: Situation) -> Decision | None:
+    """Back, but not yet past the old frontier."""
+    last = s.history.incidents[-1] if s.history.incidents else None
+    if last is None or not last.closed or last.times.caught_up is not None or last.times.next_good is None:
+        return None
+    return Continue(Reason.PROBATION, stall_at(s.history, s.view, s.rules))
+
+
+Rule = Callable[[Situation], Decision | None]
+RULES: tuple[Rule, ...] = (
+    stay_halted,
+    stay_ended,
+    wait_for_sight,
+    refused,
+    keep_recovering,
+    start,
+    contain,
+    stop_restarting,
+    await_seals,
+    recover,
+    finish,
+    planned_stop,
+    accept,
+    watch_probation,
+)

@@ -1,0 +1,245 @@
+"""What the world shows and the journal does not know yet, as entries. Pure: view and history in, entries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies import acceptance, probation
+from policies.detect import detect
+from policies.diagnose import diagnose
+from policies.facts import (
+    UNKNOWN,
+    Attempt,
+    AttemptView,
+    CheckpointPhase,
+    Counters,
+    FaultClass,
+    History,
+    Incident,
+    Trouble,
+    View,
+)
+from policies.layout import Layout
+from policies.reasons import Reason
+from policies.rules import Rules
+from supervisor import actions
+from supervisor.fold import fold
+from supervisor.journal.entries import (
+    AttemptAccepted,
+    AttemptClosed,
+    CaughtUp,
+    CheckpointCompleted,
+    Diagnosed,
+    Ended,
+    Entry,
+    IncidentClosed,
+    IncidentMarked,
+    IncidentOpened,
+    Settled,
+    Stamped,
+)
+
+
+@dataclass
+class Notebook:
+    """Collects entries and keeps the history that they make."""
+
+    history: History
+    now: float
+    entries: list[Entry] = field(default_factory=list)
+
+    def note(self, entry: Entry) -> None:
+        """Add one entry."""
+        self.entries.append(entry)
+        self.history = fold(self.history, Stamped(0, self.history.epoch, self.now, entry))
+
+
+def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
+    """Note everything that policies will ask for, in the order in which it can follow from each other."""
+    _completed(book, view)
+    _settled(book, view)
+    _trouble(book, view, layout, rules)
+    _evidence(book, view)
+    _closed(book, view, layout)
+    _accepted(book, view, layout)
+    _caught_up(book, view, rules)
+    _ended(book, view, layout)
+
+
+def _shown(history: History, view: View) -> AttemptView | None:
+    attempt = history.attempt
+    return view.attempt if attempt and view.attempt and view.attempt.number == attempt.number else None
+
+
+def _completed(book: Notebook, view: View) -> None:
+    if view.checkpoints is UNKNOWN:
+        return
+    known = set(book.history.completed)
+    fresh = [c for c in view.checkpoints if c.phase is CheckpointPhase.COMPLETED and c.id not in known]
+    for one in sorted(fresh, key=lambda c: (c.completed_at or 0.0, c.step)):
+        book.note(CheckpointCompleted(one.id, one.step, one.bytes))
+
+
+def _settled(book: Notebook, view: View) -> None:
+    """An intent is settled by sight, or by an effect that failed outright."""
+    failed = dict(view.failures)
+    for name, intent in book.history.intents.items():
+        action = intent.action
+        if name in failed:
+            book.note(Settled(name, "failed", failed[name]))
+        elif isinstance(action, actions.Action) and actions.is_done(action, view):
+            book.note(Settled(name, "seen"))
+
+
+def _verdict(attempt: Attempt, shown: AttemptView, view: View, layout: Layout) -> acceptance.Verdict:
+    from_nothing = attempt.checkpoint is None
+    return acceptance.judge(layout, attempt.slots, shown, view.expected, from_nothing, start_step=attempt.start_step)
+
+
+def _probation(history: History, shown: AttemptView, rules: Rules) -> tuple[Incident, probation.Outcome] | None:
+    """The incident whose old frontier is not passed yet, and how the replay stands."""
+    attempt = history.attempt
+    last = history.incidents[-1] if history.incidents else None
+    if attempt is None or last is None or not last.closed or last.times.next_good is None or last.times.caught_up:
+        return None
+    if attempt.closed_at is not None or attempt.number <= last.attempt:
+        return None
+    return last, probation.judge(shown, last.frontier, rules.probation)
+
+
+def _judged(history: History, view: View, layout: Layout, rules: Rules, now: float) -> Trouble | None:
+    """What acceptance or probation have against the newest attempt."""
+    attempt, shown = history.attempt, _shown(history, view)
+    if attempt is None or shown is None or attempt.closed_at is not None:
+        return None
+    if attempt.accepted_at is None:
+        verdict = _verdict(attempt, shown, view, layout)
+        if verdict.state == "failed":
+            text = "; ".join(verdict.faults)
+            return Trouble(FaultClass.ACCEPTANCE, Reason.ACCEPTANCE_FAILED, now, attempt.number, True, text)
+        return None
+    judged = _probation(history, shown, rules)
+    if judged and judged[1].state == "failed":
+        text = judged[1].text
+        return Trouble(FaultClass.PROBATION, Reason.PROBATION_FAILED, now, attempt.number, True, text)
+    return None
+
+
+def _trouble(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
+    history, now = book.history, book.now
+    attempt, open_one = history.attempt, history.incident
+    if attempt is None or attempt.closed_at is not None or history.halted or history.ended:
+        return
+    if open_one is not None and open_one.attempt == attempt.number:
+        return
+    trouble = _judged(history, view, layout, rules, now) or detect(history, view, layout, rules, now)
+    if trouble is None:
+        return
+    shown = _shown(history, view)
+    last = shown.last_step if shown else None
+    carried = open_one or _unfinished_probation(history)
+    frontier = max(last.step if last else attempt.start_step, carried.frontier if carried else 0)
+    samples = max(
+        last.samples if last else (attempt.began.samples if attempt.began else 0),
+        carried.frontier_samples if carried else 0,
+    )
+    number = len(history.incidents) + 1
+    last_good = last.at if last else (carried.times.last_good if carried else None)
+    detected = min(now, trouble.at)
+    follows = carried.number if carried else None
+    book.note(
+        IncidentOpened(number, attempt.number, trouble, last_good, detected, frontier, samples, follows),
+    )
+
+
+def _unfinished_probation(history: History) -> Incident | None:
+    """The last incident, when its old frontier was not passed: what fails now follows from it."""
+    last = history.incidents[-1] if history.incidents else None
+    return last if last is not None and last.times.caught_up is None else None
+
+
+def _stop_began(history: History, attempt: int, now: float) -> float:
+    intent = history.intents.get(f"stop:{attempt}") or history.intents.get(f"fence:{attempt}")
+    return intent.at if intent else now
+
+
+def _evidence(book: Notebook, view: View) -> None:
+    incident = book.history.incident
+    if incident is None or incident.times.evidence is not None:
+        return
+    capture = view.capture
+    if capture is None or capture.incident != incident.number or not capture.done:
+        return
+    kept = f"{capture.kept} ranks" + (f", {capture.unknown} unknown" if capture.unknown else "")
+    book.note(IncidentMarked(incident.number, "evidence", kept))
+    book.note(Diagnosed(incident.number, diagnose(book.history, incident, view, book.now + 1.0)))
+
+
+def _closed(book: Notebook, view: View, layout: Layout) -> None:
+    history = book.history
+    attempt, shown = history.attempt, _shown(history, view)
+    if attempt is None or attempt.closed_at is not None or view.nodes is UNKNOWN:
+        return
+    if attempt.number not in view.launched or attempt.number in view.steps_running:
+        return
+    all_clean = shown is not None and len({e.rank for e in shown.exits if e.clean}) == layout.world
+    if attempt.number not in view.fenced and not all_clean:
+        return
+    last = shown.last_step if shown else None
+    began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)
+    ended = Counters(last.step, last.samples, last.updates, last.skipped, last.lr) if last else began
+    incident = history.incident
+    if incident is not None and incident.attempt == attempt.number:
+        # everything is in now: the earliest error is looked for once more, and only earlier evidence changes it
+        stopped_from = _stop_began(history, attempt.number, book.now)
+        again = diagnose(history, incident, view, stopped_from)
+        if again.first and (incident.diagnosis is None or again != incident.diagnosis):
+            book.note(Diagnosed(incident.number, again))
+    book.note(AttemptClosed(attempt.number, ended))
+
+
+def _accepted(book: Notebook, view: View, layout: Layout) -> None:
+    history = book.history
+    attempt, shown = history.attempt, _shown(history, view)
+    if attempt is None or shown is None or attempt.accepted_at is not None or attempt.closed_at is not None:
+        return
+    incident = history.incident
+    ours = incident is not None and incident.attempt < attempt.number
+    if incident is not None and not ours:
+        return
+    if incident is not None and incident.times.loaded is None and len(shown.loaded) == layout.world:
+        book.note(IncidentMarked(incident.number, "loaded"))
+    verdict = _verdict(attempt, shown, view, layout)
+    if verdict.state != "passed":
+        return
+    text = "limited: only log lines and exits are known" if verdict.limited else "all ranks as in the manifest"
+    book.note(AttemptAccepted(attempt.number, verdict.limited, text))
+    if incident is not None:
+        book.note(IncidentClosed(incident.number, shown.frontier))
+
+
+def _caught_up(book: Notebook, view: View, rules: Rules) -> None:
+    shown, attempt = _shown(book.history, view), book.history.attempt
+    if shown is None or attempt is None or book.history.incident is not None:
+        return
+    judged = _probation(book.history, shown, rules)
+    if judged is not None and judged[1].state == "passed":
+        book.note(CaughtUp(judged[0].number, attempt.number, shown.replay))
+
+
+def _ended(book: Notebook, view: View, layout: Layout) -> None:
+    """The end is the last update, sealed."""
+    history = book.history
+    attempt, shown = history.attempt, _shown(history, view)
+    if attempt is None or shown is None or attempt.closed_at is None or history.ended or view.checkpoints is UNKNOWN:
+        return
+    incident = history.incident
+    if history.halted or (incident is not None and incident.attempt == attempt.number):
+        return
+    if len({e.rank for e in shown.exits if e.clean}) < layout.world or (view.store_as_of or 0.0) < attempt.closed_at:
+        return
+    if any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints):
+        return
+    if incident is not None:
+        book.note(IncidentClosed(incident.number, shown.frontier))
+    book.note(Ended("stopped" if history.stop_asked else "finished"))

@@ -1,0 +1,123 @@
+"""tick(history, view, ...): look, remember, decide, and take one step of the plan. Pure: the time is an argument.
+
+The shell (`loop.py`) writes the entries to the journal first, and only then performs the actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.decide import Situation, contradiction, decide
+from policies.detect import stall_at
+from policies.facts import Contain, Continue, Decision, Finish, Halt, History, PlannedStop, Recover, View, Wait
+from policies.layout import Layout
+from policies.rules import Rules
+from supervisor import actions
+from supervisor.actions import RETRY_S, Action
+from supervisor.gate import Held, digest, gate
+from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Withdrawn
+from supervisor.plan import plan, upkeep
+from supervisor.remember import Notebook, remember
+
+DEFAULT_RETRY_S = 10.0
+HEARTBEAT_S = 30.0
+"""With nothing to wait for, the loop still looks this often: a deadline must never be missed by a bug elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one look came to. `held` says why the next step did not happen; `next_look` is wall time."""
+
+    entries: tuple[Entry, ...]
+    actions: tuple[Action, ...]
+    decision: Decision
+    held: Held | None
+    history: History
+    next_look: float
+
+
+def tick(history: History, view: View, layout: Layout, rules: Rules, now: float, lag_s: float = 0.0) -> Tick:
+    """One turn. `lag_s`: how long the cluster may take to show what has been done (visibility lag), seconds."""
+    book = Notebook(history, now)
+    remember(book, view, layout, rules)
+    decision = decide(book.history, view, layout, rules, now)
+    _note_decision(book, decision, Situation(book.history, view, layout, rules, now))
+    chosen: list[Action] = []
+    held: Held | None = None
+    due = [now + HEARTBEAT_S, *_deadlines(decision, book.history, view, rules)]
+    for action in plan(decision, book.history, view, rules):
+        if actions.is_done(action, view) and not _must_be_journaled(action, book.history):
+            continue
+        retry_at = _retry_at(action, book.history, lag_s)
+        if retry_at is not None and retry_at > now:
+            due.append(retry_at)
+            break
+        permission = gate(action, decision, book.history, rules)
+        if isinstance(permission, Held):
+            held = permission
+            break
+        if isinstance(action, actions.Launch) and not _is_down(book.history):
+            due.append(now + 1.0)
+            break
+        chosen.append(action)
+        break
+    for action in upkeep(book.history, view, rules):
+        retry_at = _retry_at(action, book.history, lag_s)
+        if retry_at is not None and retry_at > now:
+            due.append(retry_at)
+        elif not isinstance(gate(action, decision, book.history, rules), Held):
+            chosen.append(action)
+    for action in chosen:
+        book.note(Intended(action))
+    return Tick(tuple(book.entries), tuple(chosen), decision, held, book.history, min(due))
+
+
+def _must_be_journaled(action: Action, history: History) -> bool:
+    """A bar is done by its entry alone; so it is done when the entry is there."""
+    return isinstance(action, actions.Bar) and not set(action.nodes) <= {b.node for b in history.bars}
+
+
+def _is_down(history: History) -> bool:
+    """No launch while an attempt before may still have a rank that can be reached."""
+    return history.attempt is None or history.attempt.closed_at is not None
+
+
+def _note_decision(book: Notebook, decision: Decision, situation: Situation) -> None:
+    """Sticky decisions are journaled when they change; what the world contradicts is withdrawn first."""
+    before = book.history.decision
+    if isinstance(decision, Halt) and book.history.halted is None:
+        book.note(Decided(decision, None))
+        book.note(HaltedEntry(decision.reason, decision.seen, decision.lifts, decision.incident))
+    elif isinstance(decision, Recover | Contain | PlannedStop | Finish) and decision != before:
+        if isinstance(before, Recover) and isinstance(decision, Recover):
+            why = contradiction(situation, before) or "another plan is better now"
+            book.note(Withdrawn(book.history.decision_digest, why))
+        book.note(Decided(decision, digest(decision)))
+
+
+def _retry_at(action: Action, history: History, lag_s: float) -> float | None:
+    """When an effect that was asked for may be asked for again; None when it never was.
+
+    What an older epoch intended may never have been asked for: this epoch asks as soon as the cluster would show it.
+    """
+    intent = history.intents.get(actions.key(action))
+    if intent is None:
+        return None
+    if intent.epoch != history.epoch:
+        return history.epoch_began_at + lag_s
+    return intent.at + RETRY_S.get(action.kind, DEFAULT_RETRY_S)
+
+
+def _deadlines(decision: Decision, history: History, view: View, rules: Rules) -> list[float]:
+    due = []
+    if isinstance(decision, Wait):
+        due.append(decision.until)
+    if isinstance(decision, Continue) and decision.until is not None:
+        due.append(decision.until)
+    stalled = stall_at(history, view, rules)
+    if stalled is not None:
+        due.append(stalled)
+    incident = history.incident
+    if incident is not None and incident.times.evidence is None and incident.times.confirmed is not None:
+        due.append(incident.times.confirmed + rules.evidence.capture_s)
+    return due
