@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from policies import ledger
 from policies.facts import EMPTY, Recover
 from supervisor.say import clean, names
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
 
-    from policies.facts import Attempt, CheckpointState, Counters, History, Incident, Times
+    from policies.facts import Attempt, CheckpointState, History, Incident, Times
     from policies.layout import Layout
 
 
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 class Known:
     """What a story can use beside the History; each part may be missing.
 
-    `plans`: incident -> digest of the plan that was carried out. `loaded`: attempt -> the counters that every rank
-    showed after its load. `now`: wall seconds, for spans that have not ended.
+    `plans`: incident -> digest of the plan that was carried out. `now`: wall seconds, for spans that have not ended.
+    `held`: why the gate holds the open plan for a person; empty when it does not, or that is not at hand.
     """
 
     zone: tzinfo | None = None
     layout: Layout | None = None
     checkpoints: tuple[CheckpointState, ...] = ()
     plans: Mapping[int, str] = field(default_factory=lambda: EMPTY)
-    loaded: Mapping[int, Counters] = field(default_factory=lambda: EMPTY)
     now: float | None = None
+    held: str = ""
 
 
 def find_incident(history: History, wanted: int) -> Incident:
@@ -59,12 +60,25 @@ def last_attempt(history: History, incident: Incident) -> Attempt | None:
     return own[-1] if own else None
 
 
-def waits(history: History) -> bool:
-    """Does an open plan wait for a person, as far as the History tells? A gate may know more reasons to ask."""
+def plan_of(history: History, incident: Incident, known: Known) -> str | None:
+    """The digest of the plan of an incident; None when it cannot be told which one it was."""
+    if incident.number in known.plans:
+        return known.plans[incident.number]
+    if not history.incidents or incident.number != history.incidents[-1].number:
+        return None
+    if isinstance(history.decision, Recover) and history.decision.incident == incident.number:
+        return history.decision_digest
+    # Approvals are those of the newest incident; of several, the last one is not known.
+    return next(iter(history.approvals)) if incident.approved_by and len(history.approvals) == 1 else None
+
+
+def waits(history: History, known: Known) -> bool:
+    """Does an open plan wait for a person? The gate's word counts; without it, what the History tells."""
     decision, digest = history.decision, history.decision_digest
     if not isinstance(decision, Recover) or digest is None or digest in history.approvals | history.refused:
         return False
-    return history.mode == "approve" or (history.mode == "auto" and decision.asks)
+    asked = decision.incident is not None and history.mode == "approve"
+    return bool(known.held) or asked or (history.mode == "auto" and decision.asks)
 
 
 def redo(incident: Incident) -> tuple[int | None, int | None]:
@@ -79,26 +93,18 @@ def redo(incident: Incident) -> tuple[int | None, int | None]:
     return steps, None if samples is None or samples < 0 else samples
 
 
+PARTS = (
+    ("noticing", "noticing"),
+    ("evidence", "keeping the evidence"),
+    ("approval", "waiting for approval"),
+    ("stop_and_launch", "stop and launch"),
+    ("loading", "loading"),
+    ("first_update", "first update"),
+    ("redo", "recomputation"),
+)
+
+
 def split(times: Times) -> list[tuple[str, float]]:
-    """Stretches of the incident in seconds, in order. One whose end is not known is told together with the next."""
-    marks = (
-        ("noticing", times.detected),
-        ("keeping the evidence", times.evidence),
-        ("deciding", times.decided),
-        ("waiting for approval", times.approved),
-        ("swap and launch", times.relaunched),
-        ("loading", times.loaded),
-        ("first update", times.next_good),
-        ("recomputation", times.caught_up),
-    )
-    parts: list[tuple[str, float]] = []
-    since, open_names = times.last_good, []
-    for name, at in marks:
-        if at is None:
-            # Nobody was asked: that is no stretch of its own, where the others are only unseen.
-            open_names += [name] if name != "waiting for approval" else []
-            continue
-        if since is not None:
-            parts.append((" and ".join([*open_names, name]), max(0.0, at - since)))
-        since, open_names = at, []
-    return parts
+    """Where the time went, in seconds and in order; parts that took none, or are not known, are left out."""
+    parts = ledger.split(times)
+    return [(name, seconds) for field_, name in PARTS if (seconds := getattr(parts, field_)) > 0]

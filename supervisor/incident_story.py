@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from policies.facts import Recover
 from policies.layout import prove_swap
-from supervisor.incident_facts import Known, begin, find_incident, last_attempt, lost_s, redo, split, waits
+from supervisor.incident_facts import Known, begin, find_incident, last_attempt, lost_s, plan_of, redo, split, waits
 from supervisor.say import (
     amount,
     clean,
@@ -53,7 +53,7 @@ def incident_story(history: History, wanted: int, known: Known | None = None) ->
         *_seen(incident, known),
         *_way_back(history, incident, known),
         *_acted(history, incident, known),
-        *_returned(history, incident, known),
+        *_returned(history, incident),
     ]
     lines = [_title(history, incident, known), *_timeline(entries, begin(incident), known.zone)]
     lines += [line for line in (_cost(history, incident, known), _spent(incident)) if line]
@@ -69,10 +69,12 @@ def state_of(history: History, incident: Incident, known: Known) -> str:
         since = "" if known.now is None else f", for {span(known.now - start)}"
         return f"Open since {clock(start, known.zone, known.now)}{since}."
     down = lost_s(incident)
+    after = next((i.number for i in history.incidents if i.follows == incident.number), None)
+    if times.next_good is None and after is not None:
+        return f"Not back before incident {after}, which follows."
     closed = "Closed; how long it took is not known." if down is None else f"Closed after {span(down)}"
     if down is None:
         return closed
-    after = next((i.number for i in history.incidents if i.follows == incident.number), None)
     if times.caught_up is not None:
         return f"{closed}; caught up at {clock(times.caught_up, known.zone, start)}."
     if after is not None:
@@ -145,8 +147,8 @@ def _seen(incident: Incident, known: Known) -> list[_Entry]:
     if times.confirmed is not None and times.confirmed - at >= 0.1:
         entries.append(_Entry(times.confirmed, "Looked again: confirmed."))
     if times.evidence is not None:
-        kept = f"Evidence kept: {sentence(incident.evidence)}" if incident.evidence else "Evidence: no record of any."
-        entries.append(_Entry(times.evidence, kept))
+        kept = sentence(incident.evidence) or f"what there was is in incidents/{incident.number:04d}/."
+        entries.append(_Entry(times.evidence, f"Evidence kept: {kept}"))
     return entries
 
 
@@ -178,7 +180,7 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         entries.append(_Entry(times.decided, "Way back: from nothing; no save was completed.", more=rejected))
     elif rejected:
         entries.append(_Entry(times.decided, "Way back: none found.", more=rejected))
-    digest = known.plans.get(incident.number) or (history.decision_digest if open_plan else None)
+    digest = plan_of(history, incident, known)
     plan = f"Plan {plan_id(digest)}." if digest else "Plan."
     if times.approved is not None and incident.approved_by:
         waited = f"waited {span(times.approved - times.decided)}"
@@ -188,11 +190,11 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
     elif attempt:
         entries.append(_Entry(times.decided, f"{plan} Carried out; no approval is on record."))
     elif open_plan and digest:
-        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest)}"))
+        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest, known)}"))
     return entries
 
 
-def _standing(history: History, digest: str) -> str:
+def _standing(history: History, digest: str, known: Known) -> str:
     """How an open plan stands with the people who may decide."""
     if digest in history.refused:
         return "Refused."
@@ -203,7 +205,8 @@ def _standing(history: History, digest: str) -> str:
     changed = [n for n, c in (("checkpoint", history.choice.checkpoint), ("spares", history.choice.spares)) if c]
     changed += ["nodes kept"] if history.choice.keep_nodes else []
     by = f" As changed by a person: {', '.join(changed)}." if changed else ""
-    return ("Waiting for approval." if waits(history) else "Being carried out.") + by
+    why = f" ({clean(known.held)})" if known.held else ""
+    return (f"Waiting for approval{why}." if waits(history, known) else "Being carried out.") + by
 
 
 def swap_proof(history: History, incident: Incident, layout: Layout | None) -> str:
@@ -258,13 +261,13 @@ def replay_text(replay: Replay) -> str:
     return text
 
 
-def _returned(history: History, incident: Incident, known: Known) -> list[_Entry]:
+def _returned(history: History, incident: Incident) -> list[_Entry]:
     """Loaded, the first update, the old frontier passed."""
     times, attempt = incident.times, last_attempt(history, incident)
     entries: list[_Entry] = []
     if times.loaded is not None:
         text = "Loaded."
-        counters = known.loaded.get(attempt.number) if attempt else None
+        counters = attempt.began if attempt and attempt.accepted_at is not None else None
         if counters:
             rate = f", learning rate {counters.lr:.4g}" if counters.lr is not None else ""
             skipped = f", skipped {number(counters.skipped)}" if counters.skipped else ""

@@ -133,7 +133,7 @@ def _halt(history: History, known: Known, hold_s: float) -> Notice | None:
     barred = history.barred(halted.at)
     body = (
         sentence(halted.seen) or "What was seen is not on record.",
-        f"{sentence(halted.lifts)} Barred: {names(sorted(barred))}.{until}".lstrip(),
+        f"Lifted by: {sentence(halted.lifts) or 'a person.'} Barred: {names(sorted(barred))}.{until}",
         f'Read: relight runbook {halted.reason}     Then: relight resume {run} --because "..."',
     )
     title = f"relight {run}: halted at {_when(halted.at, known)}, not restarting"

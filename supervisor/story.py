@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from policies import ledger
 from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
-from supervisor.incident_facts import Known, find_incident, lost_s, redo, split, waits
+from supervisor.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.say import clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
 
@@ -39,6 +40,9 @@ def run_story(history: History, known: Known | None = None) -> str:
     if total:
         parts = ", ".join(f"{name} {minutes(seconds)}" for name, seconds in total.items())
         lines.append(f"Where the time of all incidents went: {parts}.")
+    if history.started_at is not None and known.now is not None:
+        share = ledger.effective_share(history.incidents, history.started_at, known.now)
+        lines += [f"Neither down nor redone: {share:.1%} of the time since the start."] if share is not None else []
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +56,7 @@ def standing(history: History) -> str:
     if history.paused:
         return "paused: it watches and seals, and does nothing else."
     if incident:
-        return f"incident {incident.number} is open ({incident.trouble.reason})."
+        return f"incident {incident.number} is open ({incident.reason})."
     if history.attempt is None:
         return "not started yet."
     return "no incident is open."
@@ -61,16 +65,16 @@ def standing(history: History) -> str:
 def incident_line(history: History, incident: Incident, known: Known) -> str:
     """One incident in one line."""
     blamed = names(incident.diagnosis.suspects) if incident.diagnosis and incident.diagnosis.suspects else "nobody"
-    kind = "infrastructure" if incident.trouble.fault in INFRASTRUCTURE else "software"
+    kind = "infrastructure" if incident.fault in INFRASTRUCTURE else "software"
     steps, _ = redo(incident)
     again = f" {count(steps, 'iteration')} to redo." if steps is not None else ""
-    text = f"Incident {incident.number}: {stamp(incident.trouble.at, known.zone)}, {incident.trouble.reason} ({kind})"
+    text = f"Incident {incident.number}: {stamp(incident.trouble.at, known.zone)}, {incident.reason} ({kind})"
     return f"{text}, suspect: {blamed}.{again} {state_of(history, incident, known)}"
 
 
 def ledger_lines(books: Books) -> list[str]:
     """Both ledgers. When they do not add up, that is said first: nothing else in them can then be trusted."""
-    lineage = books.computed - books.rolled_back
+    lineage = ledger.lineage(books)
     parts = f"{number(lineage)} in the current lineage + {number(books.rolled_back)} rolled back"
     lines = [
         f"Updates: {number(books.computed)} computed = {parts}; {number(books.skipped)} skipped.",
@@ -93,7 +97,7 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
         lines += [_nodes(history, view, now), *_saves(view, now, known)]
     if history.incidents:
         last = history.incidents[-1]
-        lines.append(f"Incident {last.number} ({last.trouble.reason}): {state_of(history, last, known)}")
+        lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
     lines += _next(history, now, known)
     books = ledger_lines(history.books)
     lines.append(books[0])
@@ -174,12 +178,12 @@ def _next(history: History, now: float, known: Known) -> list[str]:
     run, decision = clean(history.run, 64), history.decision
     if history.halted:
         reason = history.halted.reason
-        return [f"A person is wanted: {sentence(history.halted.lifts)} See: relight runbook {reason}"]
+        return [f"A person is wanted. Lifted by: {sentence(history.halted.lifts)} See: relight runbook {reason}"]
     if isinstance(decision, Recover):
         digest = history.decision_digest
         if digest is None:
             return [f"Next: restart ({decision.reason})."]
-        do = f" Waiting for you: relight approve {run} --plan {plan_id(digest)}" if waits(history) else ""
+        do = f" Waiting for you: relight approve {run} --plan {plan_id(digest)}" if waits(history, known) else ""
         return [f"Plan {plan_id(digest)} since {stamp(history.decided_at, known.zone)} ({decision.reason}).{do}"]
     if isinstance(decision, Wait):
         why = f" {sentence(decision.text)}" if decision.text else ""
@@ -212,7 +216,7 @@ def to_json(history: History, wanted: int | None = None, known: Known | None = N
         "attempts": [{**asdict(a), "slots": list(a.slots)} for a in history.attempts],
         "incidents": [_incident_json(history, i, known) for i in chosen],
         "bars": [asdict(b) for b in history.bars],
-        "ledgers": {**books, "lineage": history.books.computed - history.books.rolled_back},
+        "ledgers": {**books, "lineage": ledger.lineage(history.books)},
     }
 
 
@@ -226,7 +230,7 @@ def _incident_json(history: History, incident: Incident, known: Known) -> dict[s
     return {
         **asdict(incident),
         "state": state_of(history, incident, known),
-        "plan": known.plans.get(incident.number),
+        "plan": plan_of(history, incident, known),
         "lost_s": lost_s(incident),
         "redo_iterations": steps,
         "samples_read_again": samples,

@@ -28,6 +28,7 @@ from supervisor.story import Known, incident_story
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- example: begin -->\n```text\n", "```\n<!-- example: end -->"
 CST = timezone(timedelta(hours=8), "CST")
+LOADED = Counters(step=41200, samples=3_380_838_400, updates=41198, skipped=2, lr=1.42e-4)
 DIGEST = "8f3a1c" + "0" * 58
 
 
@@ -101,7 +102,7 @@ def ten_forty() -> tuple[History, Known]:
         closed=True,
     )
     old = Attempt(12, before, "a0011-i0038900", 38900, at("03:00:00", 9), 11, accepted_at=at("03:10:00", 9))
-    new = Attempt(13, after, "a0012-i0041200", 41200, at("10:52:33"), 12, accepted_at=at("10:59:55"))
+    new = Attempt(13, after, "a0012-i0041200", 41200, at("10:52:33"), 12, accepted_at=at("10:59:55"), began=LOADED)
     history = History(
         run="llm500b",
         epoch=3,
@@ -122,7 +123,6 @@ def ten_forty() -> tuple[History, Known]:
         layout=Layout(tp=8, pp=8, dp=80, ranks_per_node=8),
         checkpoints=saves,
         plans={12: DIGEST},
-        loaded={13: Counters(step=41200, samples=3_380_838_400, updates=41198, skipped=2, lr=1.42e-4)},
     )
     return history, known
 
@@ -146,7 +146,7 @@ Incident 12, day 10 (2026-06-10, CST). Closed after 19 min 48 s; caught up at 11
 10:59:55  First update, iteration 41,201.  [closed]
 11:39:40  Old frontier passed (iteration 41,268). 68 losses laid over the first pass: all equal.
 Cost: 68 iterations to redo, 5.6 M samples read again, 5,120 ranks x 19 min 48 s down and 39 min 45 s of recomputation.
-Where the time went: noticing 0:11, keeping the evidence 0:03, deciding 0:01, waiting for approval 12:08, swap and launch 0:40, loading 6:00, first update 0:45, recomputation 39:45.
+Where the time went: noticing 0:11, keeping the evidence 0:03, waiting for approval 12:08, stop and launch 0:41, loading 6:00, first update 0:45, recomputation 39:45.
 """
 
 

@@ -1,0 +1,188 @@
+"""Every reason has its page, every page its reason; what the pages name exists."""
+
+import importlib.util
+import os
+import pty
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from click.testing import CliRunner
+
+from policies.reasons import Reason
+from policies.rules import Rules
+from supervisor import runbooks
+from supervisor.commands.runbook import command
+
+HEADINGS = ["Seen", "Means", "Check", "Do", "Undo", "Escalate"]
+DESIGNED = [
+    "run",
+    "status",
+    "explain",
+    "plan",
+    "approve",
+    "refuse",
+    "pause",
+    "resume",
+    "halt",
+    "bench",
+    "interval",
+    "runbook",
+    "doctor",
+]
+REASONS = sorted(Reason)
+
+
+def commands() -> set[str]:
+    if importlib.util.find_spec("supervisor.cli") is None:
+        return set(DESIGNED)
+    return set(import_module("supervisor.cli").COMMANDS)
+
+
+def faults(name: str, text: str) -> list[str]:
+    """What is wrong with a page, in words."""
+    found = []
+    if not text.startswith(f"# {name}\n"):
+        found.append("its title is not its name")
+    if re.findall(r"^## (.*)$", text, re.MULTILINE) != HEADINGS:
+        found.append("its headings are not the six, in order")
+    parts = re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]
+    if any(not part.strip() for part in parts):
+        found.append("a part is empty")
+    found += unknown_names(text)
+    if re.search(r"relight resume RUN(?! --because \")", text):
+        found.append("resume without its reason")
+    found += [
+        f"`relight {c}` without RUN" for c in re.findall(r"relight (approve|refuse|plan|pause|halt)\b(?! RUN)", text)
+    ]
+    found += [f"`relight {c}` without a plan" for c in re.findall(r"relight (approve|refuse) RUN(?! --plan)", text)]
+    return found
+
+
+def unknown_names(text: str) -> list[str]:
+    """Commands, thresholds and pages that a text names and that do not exist."""
+    found = [f"no command {c}" for c in re.findall(r"relight ([a-z]+)", quoted(text)) if c not in commands()]
+    sections = {
+        name: set(type(getattr(Rules(), name)).model_fields)
+        for name in Rules.model_fields
+        if hasattr(getattr(Rules(), name), "model_fields_set")
+    }
+    for section, key in re.findall(r"`([a-z]+)\.([a-z_]+)`", text):
+        if section in sections and key not in sections[section]:
+            found.append(f"no threshold {section}.{key}")
+    return found + [f"no page {p}" for p in re.findall(r"relight runbook ([a-z-]+)", text) if p not in REASONS]
+
+
+def quoted(text: str) -> str:
+    return "\n".join(re.findall(r"`([^`]*)`", text))
+
+
+def test_pages_and_reasons_are_the_same_set():
+    assert list(runbooks.names()) == [r.value for r in REASONS]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_page_has_its_parts_and_names_what_exists(reason):
+    assert faults(reason, runbooks.find(reason)) == []
+
+
+def test_the_index_lists_every_page_and_names_what_exists():
+    index = runbooks.find(runbooks.INDEX)
+    listed = [
+        n for row in re.findall(r"^\| (?!when|---)[^|]*\| ([^|]*) \|$", index, re.MULTILINE) for n in row.split(", ")
+    ]
+    assert sorted(listed) == [r.value for r in REASONS]
+    assert unknown_names(index) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("# stall", "# stal"), "its title is not its name"),
+        (("## Undo", "## Back"), "its headings are not the six, in order"),
+        (("relight status RUN", "relight state RUN"), "no command state"),
+        (("`stall.x`", "`stall.step_faktor`"), "no threshold stall.step_faktor"),
+        (("--plan PLAN", ""), "`relight approve` without a plan"),
+        (("relight approve RUN", "relight approve"), "`relight approve` without RUN"),
+        (("## Escalate\n", "## Escalate\n`relight resume RUN`\n"), "resume without its reason"),
+        (("## Escalate\n", "## Escalate\nSee `relight runbook stal`.\n"), "no page stal"),
+    ],
+)
+def test_the_checker_sees_a_planted_fault(change, fault):
+    page = runbooks.find("stall").replace("raise that of the phase", "raise `stall.x`")
+    assert change[0] in page
+    assert fault in faults("stall", page.replace(*change))
+
+
+def test_an_empty_part_is_seen():
+    page = re.sub(r"## Undo\n.*?## Esc", "## Undo\n\n## Esc", runbooks.find("stall"), flags=re.DOTALL)
+    assert faults("stall", page) == ["a part is empty"]
+
+
+def test_the_wheel_comes_before_the_checkout_and_a_path_is_no_name(tmp_path):
+    wheel, checkout, secret = tmp_path / "_runbooks", tmp_path / "runbooks", tmp_path / "secret.md"
+    secret.write_text("not a page")
+    for place, text in ((wheel, "from the wheel"), (checkout, "from the checkout")):
+        place.mkdir()
+        (place / "README.md").write_text("index")
+        (place / "stall.md").write_text(text)
+    places = (str(wheel), str(checkout))
+    assert runbooks.find("stall", places) == "from the wheel"
+    assert runbooks.find("stall", places[1:]) == "from the checkout"
+    with pytest.raises(LookupError):
+        runbooks.find("../secret", places)
+    with pytest.raises(FileNotFoundError, match="not whole"):
+        runbooks.names((str(tmp_path / "none"),))
+
+
+def test_the_command_prints_the_page_as_it_lies_there():
+    result = CliRunner().invoke(command, ["node-lost"])
+    assert (result.exit_code, result.output) == (0, runbooks.find("node-lost"))
+
+
+def test_without_a_reason_it_lists_all_pages():
+    result = CliRunner().invoke(command, [])
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.splitlines()] == [r.value for r in REASONS]
+    assert all(line.endswith(".") for line in result.output.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("no-spre", "Did you mean no-spare?"),
+        ("zzzz", "`relight runbook` lists them."),
+        ("../README", "no runbook page"),
+    ],
+)
+def test_an_unknown_reason_is_bad_usage(asked, said):
+    result = CliRunner().invoke(command, [asked])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_escapes_in_a_reason_do_not_reach_the_terminal():
+    result = CliRunner().invoke(command, ["\x1b[31mstall\x1b]0;x\x07"])
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+
+
+def test_on_a_terminal_the_markdown_is_drawn():
+    main, side = pty.openpty()
+    code = "from supervisor.commands.runbook import command; command(['stall'])"
+    done = subprocess.Popen([sys.executable, "-c", code], stdout=side, env={**os.environ, "TERM": "xterm-256color"})
+    os.close(side)
+    seen = b""
+    try:
+        while part := os.read(main, 65536):
+            seen += part
+    except OSError:  # the far end of a terminal ends with EIO
+        pass
+    finally:
+        os.close(main)
+    assert done.wait() == 0
+    assert b"\x1b[" in seen
+    assert b"## Seen" not in seen
+    assert b"Seen" in seen
