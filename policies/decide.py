@@ -186,7 +186,7 @@ def stop_restarting(s: Situation) -> Decision | None:
     incident = s.history.incident
     if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
         return None
-    stop = halting.must_stop(s.history, s.rules.budget, s.now, s.history.resumed_at)
+    stop = halting.judge(s.history, s.rules, s.now)
     if stop is None:
         return None
     return _halt(s, incident, stop.reason, stop.seen, stop.lifts)

@@ -1,0 +1,177 @@
+"""The View: what cluster, store, agents and files show now, each part with its age. Looks; never acts, never decides."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from policies.facts import (
+    UNKNOWN,
+    AttemptView,
+    CaptureView,
+    CheckpointState,
+    Expected,
+    History,
+    NodeState,
+    NodeView,
+    Unknown,
+    View,
+)
+from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
+from supervisor.checkpoints.store import NotRestorable, PosixStore
+from supervisor.observe.hub import Hub
+from supervisor.rundir import RunDir
+
+_CONDITION = {
+    NodeCondition.UP: NodeState.UP,
+    NodeCondition.DRAINED: NodeState.UP,
+    NodeCondition.SILENT: NodeState.SILENT,
+    NodeCondition.DOWN: NodeState.DOWN,
+    NodeCondition.UNKNOWN: NodeState.UNKNOWN,
+}
+_STEP = re.compile(r"\.a(\d{4,})\.e\d+\Z")
+
+
+class World:
+    """Keeps what was seen last of each part. `refresh_*` may block and are called in worker threads, one at a time each."""
+
+    def __init__(self, run: RunDir, cluster: Cluster, store: PosixStore, hub: Hub) -> None:
+        self._run = run
+        self._cluster = cluster
+        self._store = store
+        self._hub = hub
+        self._cluster_view: ClusterView | Unreadable = Unreadable("not read yet")
+        self._cluster_as_of: float | None = None
+        self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
+        self._views: frozenset[int] = frozenset()
+        self._store_as_of: float | None = None
+        self._expected: Expected | None = None
+        self._since: dict[str, tuple[NodeState, float]] = {}
+        self.capture: CaptureView | None = None
+        self.failures: tuple[tuple[str, str], ...] = ()
+        self.released = False
+
+    def refresh_cluster(self, now: float) -> None:
+        """Read the cluster. `now` is the moment at which the read began: what it shows is at least as new."""
+        seen = self._cluster.read()
+        self._cluster_view = seen
+        if isinstance(seen, ClusterView):
+            self._cluster_as_of = now
+            for name, row in seen.nodes.items():
+                state = _CONDITION[row.condition]
+                if self._since.get(name, (None, 0.0))[0] is not state:
+                    self._since[name] = (state, now)
+
+    def refresh_store(self, now: float, checkpoint: str | None) -> None:
+        """Read the store, and the manifest of the checkpoint that the newest attempt started from."""
+        seen = self._store.scan()
+        if isinstance(seen, tuple):
+            views = self._store.views()
+            self._views = views if isinstance(views, frozenset) else self._views
+            self._states = seen
+            self._store_as_of = now
+        else:
+            self._states = UNKNOWN
+        if checkpoint and (self._expected is None or self._expected.checkpoint != checkpoint):
+            try:
+                self._expected = self._store.expected(checkpoint)
+            except NotRestorable:
+                self._expected = None
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why the cluster could not be read last time."""
+        return self._cluster_view.why if isinstance(self._cluster_view, Unreadable) else None
+
+    def view(self, history: History, now: float) -> View:
+        """Everything together."""
+        number = history.attempt.number if history.attempt else 0
+        nodes = self._nodes(now)
+        running, shown = self._steps(nodes)
+        started = {number} if number and self._hub.progress(number, now).started else set()
+        launched = frozenset(shown | started | ({number} if self._has_exits(number) else set()))
+        attempt = self._attempt(number, now, nodes, running, launched) if number else None
+        expected = self._expected
+        wanted = history.attempt.checkpoint if history.attempt else None
+        return View(
+            nodes=nodes,
+            attempt=attempt,
+            checkpoints=self._states,
+            expected=expected if expected and expected.checkpoint == wanted else None,
+            capture=self.capture,
+            views_made=self._views,
+            fenced=self._marked("FENCED", history),
+            launched=launched,
+            steps_running=running,
+            findings=self._hub.findings(number) if number else (),
+            cluster_as_of=self._cluster_as_of,
+            store_as_of=self._store_as_of,
+            failures=self.failures,
+            released=self.released,
+            stop_asked=self._marked("STOP", history),
+        )
+
+    def _nodes(self, now: float) -> Mapping[str, NodeView] | Unknown:
+        seen = self._cluster_view
+        if isinstance(seen, Unreadable):
+            return UNKNOWN
+        agents = self._hub.connected()
+        nodes = {}
+        for name, row in seen.nodes.items():
+            state, since = self._since.get(name, (_CONDITION[row.condition], now))
+            agent = agents.get(name)
+            nodes[name] = NodeView(
+                name=name,
+                state=state,
+                since=since,
+                agent=agent is not None,
+                checked_at=agent.last_beat if agent else None,
+                drained_by_other=row.condition is NodeCondition.DRAINED,
+                old_ranks_gone=agent.gone_attempt if agent else 0,
+                switch=row.switch,
+            )
+        return nodes
+
+    def _steps(self, nodes: Mapping[str, NodeView] | Unknown) -> tuple[frozenset[int], set[int]]:
+        """(attempts with a rank on a node that can be reached, attempts that the cluster shows at all)."""
+        seen = self._cluster_view
+        if isinstance(seen, Unreadable) or isinstance(nodes, Unknown):
+            return frozenset(), set()
+        running, shown = set(), set()
+        for name, row in seen.steps.items():
+            match = _STEP.search(name)
+            if match is None:
+                continue
+            shown.add(int(match[1]))
+            silent = {NodeState.SILENT}
+            reachable = {n for n in row.running_on if n in nodes and nodes[n].state not in silent}
+            if reachable:
+                running.add(int(match[1]))
+        return frozenset(running), shown
+
+    def _attempt(
+        self,
+        number: int,
+        now: float,
+        nodes: Mapping[str, NodeView] | Unknown,
+        running: frozenset[int],
+        launched: frozenset[int],
+    ) -> AttemptView:
+        shown = self._hub.progress(number, now)
+        alive: bool | Unknown = UNKNOWN
+        if not isinstance(nodes, Unknown) and number in launched:
+            alive = number in running
+        return replace(shown, running=alive)
+
+    def _has_exits(self, number: int) -> bool:
+        try:
+            return any(name.endswith(".json") for name in os.listdir(self._run.attempt(number, "exit")))
+        except OSError:
+            return False
+
+    def _marked(self, name: str, history: History) -> frozenset[int]:
+        """Attempts that carry a mark; older ones than the newest three no longer matter."""
+        recent = [a.number for a in history.attempts[-3:]]
+        return frozenset(n for n in recent if os.path.exists(self._run.attempt(n, name)))

@@ -1,0 +1,239 @@
+"""The only place where relight touches the world. Each effect is asked for; whether it happened is seen later.
+
+What may take over 100 ms runs in a worker thread. An effect that fails outright is told by its key; a crash of the controller
+between the intent and the effect is answered by asking again, so every effect here can be asked for twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import assert_never
+
+from policies.facts import CaptureView, History
+from policies.layout import Layout
+from slurm.cluster import Cluster, LaunchSpec
+from slurm.sockets import make_socket_dir
+from supervisor import actions
+from supervisor.actions import Action
+from supervisor.checkpoints.store import NotRestorable, PosixStore
+from supervisor.durable import create_whole
+from supervisor.observe.hub import Hub
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings
+
+TAIL_BYTES = 65_536
+"""How much of the end of each rank's log is copied into an incident."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the effects need."""
+
+    run: RunDir
+    settings: Settings
+    layout: Layout
+    cluster: Cluster
+    store: PosixStore
+    hub: Hub
+    epoch: int
+
+
+class Effects:
+    """Performs actions. `looked(part)` is called (in any thread) when a part of the world is worth another look."""
+
+    def __init__(self, ports: Ports, workers: Executor, looked: Callable[[str], None]) -> None:
+        self._ports = ports
+        self._workers = workers
+        self._looked = looked
+        self._agents_started: dict[str, int] = {}
+        self.failures: dict[str, str] = {}
+        self.capture: CaptureView | None = None
+        self.released = False
+
+    def perform(self, action: Action, history: History) -> None:
+        """Ask for one effect. Never raises for what the world does; that is told in `failures`."""
+        ports = self._ports
+        self.failures.pop(actions.key(action), None)
+        match action:
+            case actions.StartAgents():
+                self._work(action, "cluster", lambda: self._start_agents(action.nodes))
+            case actions.Capture():
+                self._capture(action, history)
+            case actions.Fence():
+                os.makedirs(ports.run.attempt(action.attempt), mode=0o700, exist_ok=True)
+                create_whole(ports.run.attempt(action.attempt, "FENCED"), b"")
+            case actions.AskStop():
+                create_whole(ports.run.attempt(action.attempt, "STOP"), b"")
+            case actions.Stop():
+                name = step_name(history, action.attempt)
+                self._work(action, "cluster", lambda: ports.cluster.stop(name, ports.epoch))
+            case actions.Seal():
+                self._work(action, "store", lambda: ports.store.seal(action.checkpoint))
+            case actions.Abandon():
+                self._work(action, "store", lambda: self._abandon(action.checkpoints))
+            case actions.Retain():
+                self._work(action, "store", lambda: ports.store.retain(action.keep, frozenset(action.protect)))
+            case actions.Bar():
+                self._work(action, "cluster", lambda: self._bar(action))
+            case actions.MakeView():
+                self._work(action, "store", lambda: ports.store.make_view(action.attempt, action.checkpoint))
+            case actions.Launch():
+                self._launch(action)
+            case actions.Release():
+                self._work(action, "released", lambda: ports.cluster.release(ports.epoch))
+            case _:
+                assert_never(action)
+
+    def _work(self, action: Action, part: str, task: Callable[[], object]) -> None:
+        def done(future: Future[object]) -> None:
+            error = future.exception()
+            if error is not None:
+                self.failures[actions.key(action)] = str(error) or type(error).__name__
+            elif part == "released":
+                self.released = True
+            self._looked(part)
+
+        def safely() -> object:
+            try:
+                return task()
+            except NotRestorable as error:
+                if error.not_yet:
+                    return None  # it will be asked for again; not yet is not broken
+                raise
+
+        self._workers.submit(safely).add_done_callback(done)
+
+    def _start_agents(self, nodes: tuple[str, ...]) -> None:
+        """One step a node, so that one dead node blinds nobody else. The old agent of the node gives way to the new one."""
+        ports = self._ports
+        for node in nodes:
+            tries = self._agents_started[node] = self._agents_started.get(node, 0) + 1
+            for what in ("agent", "warm") if ports.settings.run.warm else ("agent",):
+                module = f"supervisor.agent.{what}"
+                extra = (node,) if what == "warm" else ()
+                ports.cluster.launch(
+                    LaunchSpec(
+                        name=f"{ports.settings.run.name}.{what}.{node}.e{ports.epoch}.{tries}",
+                        epoch=ports.epoch,
+                        hosts=(node,),
+                        argv=(sys.executable, "-m", module, ports.run.root, *extra),
+                        env=dict(ports.settings.env) | _own_environment(),
+                        cwd=ports.settings.cwd or ports.run.root,
+                        output=ports.run.path("nodes", node, f"{what}.log"),
+                    )
+                )
+
+    def _bar(self, action: actions.Bar) -> None:
+        for node in action.nodes:
+            self._ports.cluster.bar(node, f"relight {self._ports.settings.run.name} incident {action.incident}")
+
+    def _abandon(self, checkpoints: tuple[str, ...]) -> None:
+        for one in checkpoints:
+            self._ports.store.abandon(one, "its attempt was stopped before the framework had finished it")
+
+    def _capture(self, action: actions.Capture, history: History) -> None:
+        ports = self._ports
+        attempt = next(a for a in history.attempts if a.number == action.attempt)
+        if action.stacks:
+            ports.hub.capture(action.incident, action.attempt)
+
+        def copy(agents: Mapping[str, int] | None) -> None:
+            kept = copy_evidence(ports.run, action.incident, action.attempt)
+            unknown = max(0, ports.layout.world - kept) if agents is None else agents["unknown"]
+            self.capture = CaptureView(action.incident, True, kept, unknown)
+
+        del attempt
+        if action.stacks:
+            ports.hub.when_captured(lambda unknown: self._work(action, "capture", lambda: copy({"unknown": unknown})))
+        else:
+            self._work(action, "capture", lambda: copy(None))
+
+    def _launch(self, action: actions.Launch) -> None:
+        """The map first, then the step. Asked twice, the map that stands is used again: same port, same name."""
+        ports, run = self._ports, self._ports.run
+        folder = run.attempt(action.attempt)
+        for name in ("", "exit", "logs", "pids", "evidence"):
+            os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
+        layout, settings = ports.layout, ports.settings
+        hosts = tuple(node for node in action.slots for _ in range(layout.ranks_per_node))
+        spec = {
+            "schema": 1,
+            "run": settings.run.name,
+            "epoch": action.epoch,
+            "attempt": action.attempt,
+            "tp": layout.tp,
+            "pp": layout.pp,
+            "dp": layout.dp,
+            "ranks_per_node": layout.ranks_per_node,
+            "slots": list(action.slots),
+            "master_addr": "127.0.0.1",
+            "master_port": _free_port(),
+            "command": list(settings.command),
+            "cwd": settings.cwd,
+            "env": dict(settings.env),
+            "save_dir": ports.store.save_dir(action.attempt),
+            "load_dir": ports.store.view_dir(action.attempt),
+            "checkpoint": action.checkpoint or "",
+            "warm": settings.run.warm,
+            "reporter": layout.world - 1,
+            "agent_sockets": make_socket_dir(run.root),
+        }
+        create_whole(os.path.join(folder, "hostfile"), "".join(f"{h}\n" for h in hosts).encode())
+        create_whole(os.path.join(folder, "launch.json"), json.dumps(spec).encode())
+        ports.hub.set_attempt(ports.epoch, action.attempt, layout.world)
+        launch = LaunchSpec(
+            name=f"{settings.run.name}.a{action.attempt:04d}.e{action.epoch}",
+            epoch=ports.epoch,
+            hosts=hosts,
+            argv=(sys.executable, "-I", "-S", _shim(), run.root, str(action.attempt)),
+            env=dict(settings.env),
+            cwd=settings.cwd or run.root,
+            output=os.path.join(folder, "srun.err"),
+        )
+        self._work(action, "cluster", lambda: ports.cluster.launch(launch))
+
+
+def step_name(history: History, attempt: int) -> str:
+    """The cluster's name of an attempt: it carries the epoch of its intent."""
+    epoch = next(a.epoch for a in history.attempts if a.number == attempt)
+    return f"{history.run}.a{attempt:04d}.e{epoch}"
+
+
+def copy_evidence(run: RunDir, incident: int, attempt: int) -> int:
+    """Copy exit records, stacks and the ends of the logs into the incident's folder. How many ranks' logs were kept."""
+    target = run.incident(incident, "evidence")
+    os.makedirs(os.path.join(target, "logs"), mode=0o700, exist_ok=True)
+    for name in ("exit", "evidence"):
+        source = run.attempt(attempt, name)
+        if os.path.isdir(source):
+            shutil.copytree(source, os.path.join(target, name), dirs_exist_ok=True)
+    kept = 0
+    logs = run.attempt(attempt, "logs")
+    for name in sorted(os.listdir(logs)) if os.path.isdir(logs) else ():
+        with open(os.path.join(logs, name), "rb") as log, open(os.path.join(target, "logs", name), "wb") as copy:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+            copy.write(log.read(TAIL_BYTES))
+            kept += 1
+    return kept
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _shim() -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", "shim.py")
+
+
+def _own_environment() -> dict[str, str]:
+    """What a process of ours needs to import relight, wherever it is installed."""
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}

@@ -1,0 +1,100 @@
+"""steps/aNNNN.jsonl: one row a step, appended by the controller. Read back after a restart, and to lay a replay over."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import BinaryIO
+
+from policies.facts import Batch, FaultClass, History, StepRow
+from supervisor.rundir import RunDir
+
+
+def _path(run: RunDir, attempt: int) -> str:
+    return run.path("steps", f"a{attempt:04d}.jsonl")
+
+
+class StepFile:
+    """The open file of the newest attempt. A torn last line (a crash in mid-write) is ended before the next row."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._attempt = 0
+        self._file: BinaryIO | None = None
+
+    def write(self, rows: list[StepRow]) -> None:
+        """Append rows. Raises OSError."""
+        for row in rows:
+            if row.attempt != self._attempt or self._file is None:
+                self._open(row.attempt)
+            assert self._file is not None  # noqa: S101 - opened above
+            self._file.write(json.dumps(asdict(row), separators=(",", ":")).encode() + b"\n")
+        if rows and self._file is not None:
+            self._file.flush()
+
+    def _open(self, attempt: int) -> None:
+        self.close()
+        path = _path(self._run, attempt)
+        self._file = open(path, "ab")  # noqa: SIM115 - closed by close()
+        self._attempt = attempt
+        if self._file.tell():
+            with open(path, "rb") as file:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    self._file.write(b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def read_rows(run: RunDir, attempt: int, after: int = 0) -> Iterator[StepRow]:
+    """The rows of an attempt with a step above `after`. A line that can't be understood is left out."""
+    try:
+        file = open(_path(run, attempt), "rb")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            try:
+                raw = json.loads(line)
+                step = int(raw["step"])
+                if step <= after:
+                    continue
+                batch = raw.get("batch")
+                yield StepRow(
+                    attempt=attempt,
+                    step=step,
+                    samples=int(raw["samples"]),
+                    updates=int(raw["updates"]),
+                    skipped=int(raw["skipped"]),
+                    loss=_number(raw.get("loss")),
+                    lr=_number(raw.get("lr")),
+                    grad_norm=_number(raw.get("grad_norm")),
+                    seconds=float(raw["seconds"]),
+                    at=float(raw["at"]),
+                    batch=Batch(int(batch["first"]), int(batch["count"]), str(batch["hash"])) if batch else None,
+                )
+            except (ValueError, KeyError, TypeError):
+                continue
+
+
+def reference(run: RunDir, history: History) -> dict[int, StepRow]:
+    """The rows that the newest attempt does again: by step, from accepted attempts before it, the latest word counts."""
+    newest = history.attempt
+    if newest is None:
+        return {}
+    doubtful = {i.attempt for i in history.incidents if i.fault in {FaultClass.ACCEPTANCE, FaultClass.PROBATION}}
+    rows: dict[int, StepRow] = {}
+    for attempt in history.attempts:
+        if attempt.number < newest.number and attempt.accepted_at is not None and attempt.number not in doubtful:
+            rows.update({row.step: row for row in read_rows(run, attempt.number, newest.start_step)})
+    return rows
