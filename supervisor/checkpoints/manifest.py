@@ -1,0 +1,186 @@
+"""The files that relight writes about a save, as models, and the reading of a committed one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints, ValidationError
+
+from policies.facts import Batch, Counters, Expected
+from supervisor.checkpoints.posix import Stamp, read_bounded, stamp_of
+from supervisor.checkpoints.sidecars import Digest, Next, Text
+from supervisor.checkpoints.tree import SaveId, Tree
+
+MANIFEST_LIMIT = 64 << 20
+"""Bytes. 5,120 ranks and as many files make about 2 MB."""
+RECORD_LIMIT = 1 << 20
+
+Sum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+RankKey = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,6})$")]
+# A manifest is a claim about files of one folder: a name with a slash could lead out of it.
+FileName = Annotated[str, StringConstraints(pattern=r"^[^/\x00]{1,255}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
+
+    def to_bytes(self) -> bytes:
+        """The file's content, one line."""
+        return self.model_dump_json(by_alias=True).encode() + b"\n"
+
+
+class FileEntry(_Model):
+    """One file of a save: bytes and content sum."""
+
+    size: NonNegativeInt
+    xxh3: Sum
+
+
+class RankEntry(_Model):
+    """What one rank must have loaded."""
+
+    digest: Digest | None
+    next: Next | None
+    tp: NonNegativeInt | None
+    pp: NonNegativeInt | None
+    dp: NonNegativeInt | None
+
+
+class CountersEntry(_Model):
+    """Both ledgers and the schedule at the save."""
+
+    step: NonNegativeInt
+    samples: NonNegativeInt
+    updates: NonNegativeInt
+    skipped: NonNegativeInt
+    lr: float | None
+    data_version: Text
+
+
+class Manifest(_Model):
+    """manifest.json. `limited`: no sidecars; the framework's markers, sizes and sums are all that was checked."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    id: str
+    attempt: NonNegativeInt
+    step: NonNegativeInt
+    world: PositiveInt
+    saved_at: float
+    completed_at: float
+    bytes: NonNegativeInt
+    files: dict[FileName, FileEntry]
+    counters: CountersEntry | None
+    ranks: dict[RankKey, RankEntry]
+    limited: bool
+    checks: dict[str, str]
+    archive: Any = None
+
+    def same_save(self, other: Manifest) -> bool:
+        """Do both describe the same content? When each was written does not matter."""
+        # An archive copy and the wording of the checks may differ between two versions of relight.
+        ignored = {"completed_at", "checks", "archive"}
+        return self.model_dump(exclude=ignored) == other.model_dump(exclude=ignored)
+
+
+class Outcome(_Model):
+    """What a save came to: the content of OUTCOME, and of COMMITTED, BROKEN or ABANDONED after it."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    outcome: Literal["COMMITTED", "BROKEN", "ABANDONED"]
+    completed_at: float | None = None
+    manifest_sha256: Sha256 | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class CompletedList(_Model):
+    """completed.json: ids in the order of completion; `generation` rises with each change."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    generation: NonNegativeInt
+    completed: tuple[str, ...]
+
+
+class UnsoundError(Exception):
+    """A file was read in full and is not what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A manifest that COMMITTED vouches for. `sha256` of its bytes, `completed_at` wall seconds."""
+
+    manifest: Manifest
+    sha256: str
+    completed_at: float
+
+
+class CommittedReader:
+    """Reads committed manifests; one that was checked is not read again while neither file changes."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._known: dict[SaveId, tuple[Stamp, Stamp, Committed]] = {}
+
+    def read(self, save: SaveId) -> Committed:
+        """The manifest of a committed save. Raises FileNotFoundError, OSError, or UnsoundError."""
+        manifest_path = self._tree.mark(save, "manifest.json")
+        committed_path = self._tree.mark(save, "COMMITTED")
+        stamps = (stamp_of(os.lstat(manifest_path)), stamp_of(os.lstat(committed_path)))
+        known = self._known.get(save)
+        if known is not None and known[:2] == stamps:
+            return known[2]
+        committed = _verify(save, read_bounded(manifest_path, MANIFEST_LIMIT), read_outcome(committed_path))
+        self._known[save] = (*stamps, committed)
+        return committed
+
+    def forget_all_but(self, saves: set[SaveId]) -> None:
+        """Drop what is remembered of saves that are gone; a manifest may take megabytes."""
+        for save in self._known.keys() - saves:
+            self._known.pop(save, None)
+
+
+def read_outcome(path: str) -> Outcome:
+    """Read one record. Raises FileNotFoundError, OSError, or UnsoundError."""
+    try:
+        return Outcome.model_validate_json(read_bounded(path, RECORD_LIMIT))
+    except ValidationError:
+        raise UnsoundError(f"{os.path.basename(path)} is not a record of this store") from None
+
+
+def parse_manifest(save: SaveId, data: bytes) -> Manifest:
+    """Raises UnsoundError when the bytes are no manifest of `save`."""
+    try:
+        manifest = Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise UnsoundError(f"manifest.json is not a manifest: {first['msg'][:120]}") from None
+    if (manifest.id, manifest.attempt, manifest.step) != (str(save), save.attempt, save.step):
+        raise UnsoundError(f"manifest.json is of another save ({manifest.id[:40]!r})")
+    if manifest.bytes != sum(entry.size for entry in manifest.files.values()):
+        raise UnsoundError("manifest.json does not add up: its bytes are not those of its files")
+    if not {".", "..", "relight"}.isdisjoint(manifest.files):
+        raise UnsoundError("manifest.json names a folder as a file")
+    return manifest
+
+
+def _verify(save: SaveId, data: bytes, outcome: Outcome) -> Committed:
+    digest = hashlib.sha256(data).hexdigest()
+    if outcome.outcome != "COMMITTED" or outcome.completed_at is None:
+        raise UnsoundError("COMMITTED does not say that the save is completed")
+    if outcome.manifest_sha256 != digest:
+        raise UnsoundError("manifest.json is not the one that COMMITTED vouches for")
+    return Committed(parse_manifest(save, data), digest, outcome.completed_at)
+
+
+def expected_of(committed: Committed) -> Expected:
+    """What every rank must say it has loaded."""
+    manifest = committed.manifest
+    kept = manifest.counters
+    counters = Counters(kept.step, kept.samples, kept.updates, kept.skipped, kept.lr) if kept else None
+    digests: Mapping[int, str] = {int(r): entry.digest for r, entry in manifest.ranks.items() if entry.digest}
+    batches = {int(r): Batch(*entry.next) for r, entry in manifest.ranks.items() if entry.next}
+    return Expected(manifest.id, counters, digests, batches, manifest.limited)

@@ -1,0 +1,32 @@
+"""Which saves may go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from policies.facts import CheckpointPhase, CheckpointState
+
+
+def completion_order(states: Iterable[CheckpointState]) -> list[CheckpointState]:
+    """The completed saves, the one completed last at the end."""
+    done = [s for s in states if s.phase is CheckpointPhase.COMPLETED]
+    return sorted(done, key=lambda s: (s.completed_at or 0.0, s.attempt, s.step))
+
+
+def choose(states: Sequence[CheckpointState], keep: int, protect: frozenset[str]) -> tuple[str, ...]:
+    """The ids that may be deleted, oldest first.
+
+    Of the completed ones the newest `keep` stay (at least one), and each that is protected. Broken and abandoned ones
+    go once every completed save that stays by number was begun after them: until then they may still explain a fault.
+    What is in progress or can't be judged is never chosen. Raises ValueError when `keep` is below 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep = {keep}: the newest completed save is never deleted")
+    done = completion_order(states)
+    chosen = [s for s in done[:-keep] if s.id not in protect]
+    kept = done[-keep:]
+    if kept:
+        oldest = min((s.attempt, s.step) for s in kept)
+        useless = {CheckpointPhase.BROKEN, CheckpointPhase.ABANDONED}
+        chosen += [s for s in states if s.phase in useless and (s.attempt, s.step) < oldest and s.id not in protect]
+    return tuple(s.id for s in sorted(chosen, key=lambda s: (s.attempt, s.step)))
