@@ -1,0 +1,155 @@
+"""Whom a trouble bars; what bars nobody; and when a person is asked first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from policies.facts import Attempt, Bar, Diagnosis, FaultClass, Finding, History, Incident, Times, Trouble
+from policies.layout import Layout
+from policies.quarantine import Breaker, ToBar, to_bar
+from policies.reasons import Reason
+from policies.rules import Rules
+
+RULES = Rules()
+NOW = 100_000.0
+SLOTS = ("n0", "n1", "n2", "n3")
+LAYOUT = Layout(tp=2, pp=2, dp=2, ranks_per_node=2)
+
+
+def trouble(fault: FaultClass, *nodes: str, attempt: int = 3, at: float = NOW, ranks: tuple[int, ...] = ()) -> Trouble:
+    return Trouble(fault, Reason(fault.value), at, attempt, died=True, text="", ranks=ranks, nodes=nodes)
+
+
+def incident(number: int, what: Trouble, diagnosis: Diagnosis | None = None) -> Incident:
+    return Incident(number, what.attempt, what, Times(), frontier=0, frontier_samples=0, diagnosis=diagnosis)
+
+
+def history(*incidents: Incident, bars: tuple[Bar, ...] = (), slots: tuple[str, ...] = SLOTS) -> History:
+    attempts = tuple(Attempt(n, slots, None, 0, 0.0, None) for n in (1, 2, 3))
+    return History(incidents=incidents, bars=bars, attempts=attempts)
+
+
+def bar(node: str, at: float) -> Bar:
+    return Bar(node, at, 1, Reason.NODE_LOST)
+
+
+def finding(node: str | None) -> Finding:
+    return Finding(attempt=3, kind="exit-signal", role="root", category="hang.unknown", text="", node=node)
+
+
+@pytest.mark.parametrize("fault", [FaultClass.NODE_LOST, FaultClass.NODE_SILENT])
+def test_a_node_that_is_gone_or_silent_is_barred(fault: FaultClass) -> None:
+    verdict = to_bar(None, trouble(fault, "n1"), RULES, history(), NOW)
+    assert isinstance(verdict, ToBar)
+    assert verdict.nodes == ("n1",)
+
+
+def test_the_diagnosis_outranks_what_was_seen_first() -> None:
+    found = Diagnosis(suspects=("n2",), category="hardware.host", fault=FaultClass.NODE_LOST)
+    assert to_bar(found, trouble(FaultClass.RANK_DIED, "n1"), RULES, history(), NOW).nodes == ("n2",)
+
+
+def test_blindness_bars_nobody() -> None:
+    """Three silent of four: too few eyes are left to say who is ill."""
+    verdict = to_bar(None, trouble(FaultClass.NODE_SILENT, "n0", "n1", "n2"), RULES, history(), NOW)
+    assert verdict == ToBar((), "too few nodes answer to tell a silent node from a blind eye")
+
+
+def test_without_any_attempt_a_silent_node_is_no_suspect() -> None:
+    assert to_bar(None, trouble(FaultClass.NODE_SILENT, "n0"), RULES, History(), NOW).nodes == ()
+
+
+@pytest.mark.parametrize("fault", [FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED])
+def test_a_rank_restarts_in_place_once(fault: FaultClass) -> None:
+    now = trouble(fault, "n1")
+    assert to_bar(None, now, RULES, history(incident(1, now)), NOW).nodes == ()
+    earlier = incident(1, trouble(fault, "n1", attempt=2, at=NOW - 3600))
+    assert to_bar(None, now, RULES, history(earlier, incident(2, now)), NOW).nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        trouble(FaultClass.RANK_DIED, "n2", attempt=2, at=NOW - 60),
+        trouble(FaultClass.RANK_DIED, "n1", attempt=2, at=NOW - RULES.budget.window_s),
+        trouble(FaultClass.RANK_DIED, "n1", "n2", attempt=2, at=NOW - 60),
+        trouble(FaultClass.NON_FINITE, "n1", attempt=2, at=NOW - 60),
+    ],
+    ids=["another node", "too long ago", "on two nodes", "another kind"],
+)
+def test_what_is_no_second_time(earlier: Trouble) -> None:
+    assert to_bar(None, trouble(FaultClass.RANK_DIED, "n1"), RULES, history(incident(1, earlier)), NOW).nodes == ()
+
+
+def test_evidence_names_the_node_before_the_ranks_do() -> None:
+    found = Diagnosis(first=(finding("n2"), finding(None)))
+    earlier = incident(1, trouble(FaultClass.RANK_DIED, "n0", attempt=2), found)
+    assert to_bar(found, trouble(FaultClass.RANK_DIED, "n1"), RULES, history(earlier), NOW).nodes == ("n2",)
+
+
+def test_an_error_on_many_nodes_points_at_none() -> None:
+    found = Diagnosis(first=(finding("n1"), finding("n2")))
+    earlier = incident(1, trouble(FaultClass.RANK_FAILED, "n1", attempt=2))
+    verdict = to_bar(found, trouble(FaultClass.RANK_FAILED, "n1"), RULES, history(earlier), NOW)
+    assert verdict == ToBar((), "no one node stands apart in this fault")
+
+
+def test_broken_hardware_is_barred_the_first_time() -> None:
+    found = Diagnosis(suspects=("n1",), category="hardware.gpu")
+    assert to_bar(found, trouble(FaultClass.RANK_DIED, "n1"), RULES, history(), NOW).nodes == ("n1",)
+    assert to_bar(found, trouble(FaultClass.STALL), RULES, history(), NOW).nodes == ("n1",)
+    soft = replace(found, category="software.user")
+    assert to_bar(soft, trouble(FaultClass.RANK_DIED, "n1"), RULES, history(), NOW).nodes == ()
+    # a loss that is not finite is the data's or the code's until shown otherwise
+    assert to_bar(found, trouble(FaultClass.NON_FINITE, "n1"), RULES, history(), NOW).nodes == ()
+
+
+def test_the_odd_one_out_in_a_stall_is_barred() -> None:
+    assert to_bar(None, trouble(FaultClass.STALL, "n1"), RULES, history(), NOW).nodes == ("n1",)
+    assert to_bar(None, trouble(FaultClass.STALL, "n1", "n2"), RULES, history(), NOW).nodes == ()
+    assert to_bar(None, trouble(FaultClass.STALL), RULES, history(), NOW).nodes == ()
+    # of two nodes neither is in the majority
+    assert to_bar(None, trouble(FaultClass.STALL, "n1"), RULES, history(slots=("n0", "n1")), NOW).nodes == ()
+
+
+def test_ranks_are_looked_up_in_the_slots_of_their_attempt() -> None:
+    stall = trouble(FaultClass.STALL, ranks=(2, 3, 99))
+    assert to_bar(None, stall, RULES, history(), NOW, layout=LAYOUT).nodes == ("n1",)
+    assert to_bar(None, replace(stall, ranks=(2, 4)), RULES, history(), NOW, layout=LAYOUT).nodes == ()
+    assert to_bar(None, replace(stall, attempt=9), RULES, history(), NOW, layout=LAYOUT).nodes == ()
+    assert to_bar(None, stall, RULES, history(), NOW).nodes == ()
+
+
+@pytest.mark.parametrize("fault", [FaultClass.SAVE_STUCK, FaultClass.ACCEPTANCE, FaultClass.PROBATION])
+def test_other_classes_point_at_no_node(fault: FaultClass) -> None:
+    assert to_bar(None, trouble(fault, "n1"), RULES, history(), NOW) == ToBar((), f"{fault} points at no node")
+
+
+def test_a_person_may_keep_a_node() -> None:
+    verdict = to_bar(None, trouble(FaultClass.NODE_LOST, "n1", "n2"), RULES, history(), NOW, ("n1",))
+    assert verdict.nodes == ("n2",)
+    verdict = to_bar(None, trouble(FaultClass.NODE_LOST, "n1"), RULES, history(), NOW, ("n1",))
+    assert verdict == ToBar((), "n1 kept in use by a person")
+
+
+def test_the_breaker_asks_a_person() -> None:
+    bars = (bar("n0", NOW - 3599), bar("n2", NOW - 10))
+    verdict = to_bar(None, trouble(FaultClass.NODE_LOST, "n1"), RULES, history(bars=bars), NOW)
+    assert isinstance(verdict, Breaker)
+    assert (verdict.nodes, verdict.count, verdict.limit) == (("n1",), 3, 2)
+    assert "3 nodes barred within an hour (limit 2)" in verdict.why
+
+
+def test_bars_of_more_than_an_hour_ago_do_not_count() -> None:
+    bars = (bar("n0", NOW - 3600), bar("n2", NOW - 10))
+    assert isinstance(to_bar(None, trouble(FaultClass.NODE_LOST, "n1"), RULES, history(bars=bars), NOW), ToBar)
+
+
+def test_the_breaker_grows_with_the_run() -> None:
+    slots = tuple(f"n{i:03d}" for i in range(640))
+    lost = trouble(FaultClass.NODE_LOST, *slots[:32])
+    assert isinstance(to_bar(None, lost, RULES, history(slots=slots), NOW), ToBar)
+    lost = trouble(FaultClass.NODE_LOST, *slots[:33])
+    assert isinstance(to_bar(None, lost, RULES, history(slots=slots), NOW), Breaker)
