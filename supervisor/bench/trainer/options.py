@@ -100,8 +100,9 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
 
 def _wrong(o: Options) -> str | None:
     """What does not fit together, in one line; None when all does."""
+    if min(o.tp, o.pp, o.dp, o.micro, o.global_batch, o.dim, o.layers, o.heads, o.seq, o.vocab) < 1:
+        return "sizes start at 1"
     tests = (
-        (min(o.tp, o.pp, o.dp, o.micro, o.global_batch, o.dim, o.layers, o.heads) >= 1, "sizes start at 1"),
         (o.tp * o.pp * o.dp == o.world, f"tp x pp x dp = {o.tp * o.pp * o.dp}, but WORLD_SIZE is {o.world}"),
         (0 <= o.rank < o.world, f"RANK {o.rank} is outside of {o.world}"),
         (o.heads % o.tp == 0, f"heads {o.heads} can't be divided by tp {o.tp}"),
@@ -110,6 +111,7 @@ def _wrong(o: Options) -> str | None:
         (o.global_batch % (o.dp * o.micro) == 0, f"global batch {o.global_batch} is no multiple of dp x micro"),
         (o.save_every == 0 or bool(o.save), "--save-every needs --save or RELIGHT_SAVE_DIR"),
         (0 <= o.dropout < 1, "dropout lies in [0, 1)"),
+        (o.dp > 1 or all(plant.kind != "wrong-place" for plant in o.plants), "wrong-place needs dp of 2 at least"),
         (len(o.data_version.encode()) <= 32, "a data version has 32 bytes at most"),
     )
     return next((text for good, text in tests if not good), None)

@@ -10,12 +10,17 @@ from typing import Any
 
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.api import CheckpointException
 
 from supervisor.training import Run
 
 
 class FencedError(RuntimeError):
     """This attempt may not publish any more: a newer one has begun, or its end was decided."""
+
+
+class StoreError(RuntimeError):
+    """A save or a load came to nothing. torch's own CheckpointException is no Exception, so most code would miss it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class Saver:
     ) -> None:
         """Save `state` under iter_%07d. With `wait` False `state` must be a copy, and the writing goes on behind.
 
-        Raises what the writing of this save or of the one before raises, on every rank.
+        Raises StoreError, on every rank, when this save or the one before could not be written.
         """
         self.finish()
         began = time.monotonic()
@@ -122,12 +127,12 @@ class Saver:
         self.run.save_blocked(step, seconds=time.monotonic() - began)
 
     def poll(self) -> None:
-        """Report the save in the background if it has ended. Raises what it raised."""
+        """Report the save in the background if it has ended. Raises StoreError."""
         if self._open and self._open[1].done():
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the save in the background and report it. Raises what it raised."""
+        """Wait for the save in the background and report it. Raises StoreError."""
         if self._open:
             step, future, writer, began = self._open
             self._open = None
@@ -136,9 +141,9 @@ class Saver:
     def _settle(self, step: int, end: Callable[[], Any], writer: FencedWriter, began: float) -> None:
         try:
             end()
-        except Exception as error:
+        except (Exception, CheckpointException) as error:
             self.run.save_failed(step, str(error))
-            raise
+            raise StoreError(f"the save of step {step} failed: {error}") from error
         if writer.written is not None:  # only the coordinator has published
             self.run.save_written(step, seconds=time.monotonic() - began, bytes=writer.written)
             if self.tracker:
@@ -175,5 +180,8 @@ def chosen(directory: str, checkpoint: str) -> str | None:
 
 
 def load(path: str, state: dict[str, Any], group: Any) -> None:
-    """Fill `state` in place from a save. Raises what torch raises: a tensor is missing, or has another shape."""
-    dcp.load(state, storage_reader=FileSystemReader(path), process_group=group)
+    """Fill `state` in place from a save. Raises StoreError: unreadable, or a tensor is missing or has another shape."""
+    try:
+        dcp.load(state, storage_reader=FileSystemReader(path), process_group=group)
+    except (Exception, CheckpointException) as error:
+        raise StoreError(f"{path} can't be loaded: {error}") from error
