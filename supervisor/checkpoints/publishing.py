@@ -62,10 +62,11 @@ def publish(tree: Tree, step: posix.Step) -> None:
 
 def _wanted(tree: Tree, published: tuple[str, ...]) -> tuple[str, ...]:
     """The completed saves: those published keep their order, new ones follow in the order of completion."""
-    deleted = set(posix.names_in(tree.deleted))
+    # Both folders must be there: a store that has just vanished must not be published as an empty one.
+    deleted = set(os.listdir(tree.deleted))
     standing: list[str] = []
     fresh: list[tuple[float, SaveId]] = []
-    for name in posix.names_in(tree.seals):
+    for name in sorted(os.listdir(tree.seals)):
         try:
             save = SaveId.parse(name)
             marks = set(posix.names_in(tree.seal(save)))

@@ -87,7 +87,12 @@ class PosixStore:
         known = {save for save in saves if save is not None and str(save) not in deleted}
         self._committed.forget_all_but(known)
         hidden = [state for state in hidden if state.id not in deleted]
-        return tuple(sorted([*map(self._state, known), *hidden], key=lambda s: (s.attempt, s.step)))
+        states = sorted([*map(self._look_safely, known), *hidden], key=lambda s: (s.attempt, s.step))
+        try:
+            self._require_folders()
+        except OSError as error:
+            return Unreadable(f"{self._tree.root}: {posix.why(error)}")
+        return tuple(states)
 
     def state(self, checkpoint: str) -> CheckpointState:
         """Where one save stands."""
@@ -148,6 +153,7 @@ class PosixStore:
         """
         save = SaveId.parse(checkpoint)
         try:
+            self._require_folders()
             if posix.exists(self._tree.tombstone(save)):
                 return _plain(save, CheckpointPhase.BROKEN, "deleted by retention")
             standing = sealing.standing_outcome(self._tree, save)
@@ -266,7 +272,20 @@ class PosixStore:
             return set(), _plain(SaveId(attempt, 0), CheckpointPhase.NOT_YET, posix.why(error))
         return {SaveId(attempt, step) for step in steps if step is not None}, None
 
+    def _require_folders(self) -> None:
+        """Raises OSError when the store has vanished: each of its names would then look as if it had never been."""
+        for path in (self._tree.saves, self._tree.seals, self._tree.deleted):
+            os.stat(path)
+
     def _state(self, save: SaveId) -> CheckpointState:
+        state = self._look_safely(save)
+        try:
+            self._require_folders()
+        except OSError as error:
+            return _plain(save, CheckpointPhase.NOT_YET, posix.why(error))
+        return state
+
+    def _look_safely(self, save: SaveId) -> CheckpointState:
         try:
             return self._look(save)
         except OSError as error:

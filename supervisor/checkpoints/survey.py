@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from supervisor.checkpoints.posix import Stamp, names_in, stamp_of
+from supervisor.checkpoints.posix import Stamp, stamp_of
 from supervisor.checkpoints.sidecars import FOLDER
 
 
@@ -31,10 +31,10 @@ def survey(save: str) -> Survey:
         if stat.S_ISREG(found.st_mode):
             files[name] = stamp_of(found)
         elif stat.S_ISDIR(found.st_mode) and name == FOLDER:
-            sidecars = names_in(path)
+            sidecars = os.listdir(path)
         else:
             problems.append(refused_entry(path, found.st_mode))
-    return Survey(files, tuple(sidecars), tuple(problems))
+    return Survey(files, tuple(sorted(sidecars)), tuple(problems))
 
 
 def refused_entry(path: str, mode: int) -> str:

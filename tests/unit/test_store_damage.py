@@ -322,10 +322,22 @@ def test_a_vanished_root_is_unreadable(store, tmp_path):
     store.seal(ID)
     (tmp_path / "c").rename(tmp_path / "gone")
     assert isinstance(store.scan(), Unreadable)
-    assert store.seal(ID).phase is not CheckpointPhase.BROKEN
-    with pytest.raises(NotRestorable):
+    assert store.seal(ID).phase is store.state(ID).phase is CheckpointPhase.NOT_YET
+    with pytest.raises(NotRestorable) as refused:
         store.make_view(2, ID)
+    assert refused.value.not_yet
     assert store.retain(1) == ()
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("folder", ["saves", "seals", "deleted"])
+def test_a_store_that_has_lost_a_folder_is_not_published_as_empty(store, tmp_path, folder):
+    write_save(store)
+    store.seal(ID)
+    (tmp_path / "c" / folder).rename(tmp_path / folder)
+    assert isinstance(store.scan(), Unreadable)
+    assert store.seal("a0001-i0000060").phase is CheckpointPhase.NOT_YET
+    assert store.latest() == ID
 
 
 @pytest.mark.parametrize("moment", ["before content", "after content"])
