@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from policies.layout import Layout
 
 DAY_S = 86_400
+Swaps = tuple[tuple[int, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +170,15 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
     if times.decided is None:
         return []
     attempt = last_attempt(history, incident)
-    decision = history.decision
-    open_plan = isinstance(decision, Recover) and decision.incident == incident.number and not incident.closed
+    offered = history.decision
+    is_open = isinstance(offered, Recover) and offered.incident == incident.number and not incident.closed
+    planned = offered if isinstance(offered, Recover) and is_open else None
     rejected = tuple(f"Rejected: {clean(r.id, 64)}, {sentence(r.why)}" for r in incident.rejected)
     entries: list[_Entry] = []
     if incident.checkpoint:
         back = f"Way back: {checkpoint_text(incident.checkpoint, incident.checkpoint_step, known, times.decided)}."
         entries.append(_Entry(times.decided, back, more=rejected))
-    elif attempt or open_plan:
+    elif attempt or planned:
         entries.append(_Entry(times.decided, "Way back: from nothing; no save was completed.", more=rejected))
     elif rejected:
         entries.append(_Entry(times.decided, "Way back: none found.", more=rejected))
@@ -189,8 +191,10 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         entries.append(_Entry(times.decided, text))
     elif attempt:
         entries.append(_Entry(times.decided, f"{plan} Carried out; no approval is on record."))
-    elif open_plan and digest:
-        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest, known)}"))
+    elif planned and digest:
+        would = f"It would bar {names(planned.bars)}. " if planned.bars else "It would bar nobody. "
+        would += _swapped(planned.swaps, history, incident, planned.slots, known.layout)
+        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest, known)}", more=(would,)))
     return entries
 
 
@@ -209,17 +213,18 @@ def _standing(history: History, digest: str, known: Known) -> str:
     return (f"Waiting for approval{why}." if waits(history, known) else "Being carried out.") + by
 
 
-def swap_proof(history: History, incident: Incident, layout: Layout | None) -> str:
-    """Whether the groups are as before but for the swapped places; computed from both slot maps, never assumed."""
-    after = last_attempt(history, incident)
+def _swapped(swaps: Swaps, history: History, incident: Incident, after: tuple[str, ...], layout: Layout | None) -> str:
+    """Who takes which slot, and whether all groups are as before but for that; computed from both slot maps, never assumed."""
+    moved = [f"{clean(to, 64)} takes slot {slot} of {clean(old, 64)}" for slot, old, to in swaps]
+    text = ", ".join(moved) if len(moved) <= 4 else f"{number(len(moved))} slots change hands"
     before = next((a for a in history.attempts if a.number == incident.attempt), None)
-    if layout is None or after is None or before is None:
-        return ""
-    proof = prove_swap(layout, before.slots, after.slots)
+    if layout is None or before is None or not swaps:
+        return f"{text}." if swaps else "No slot changes hands."
+    proof = prove_swap(layout, before.slots, after)
     if proof.faults or not proof.groups_same:
-        return f": GROUPS DIFFER: {sentence('; '.join(proof.faults) or 'not the same places')}"
+        return f"{text}. GROUPS DIFFER: {sentence('; '.join(proof.faults) or 'not the same places')}"
     places = "that one place" if len(proof.changed) == 1 else f"those {len(proof.changed)} places"
-    return f": TP, PP and DP groups as before but for {places}"
+    return f"{text}: TP, PP and DP groups as before but for {places}."
 
 
 def _acted(history: History, incident: Incident, known: Known) -> list[_Entry]:
@@ -234,13 +239,10 @@ def _acted(history: History, incident: Incident, known: Known) -> list[_Entry]:
         at = next((bars[n] for n in told if n in bars), None)
         entries.append(_Entry(at, f"{names(told)} barred."))
     attempt = last_attempt(history, incident)
-    if incident.swaps:
-        moved = [f"{clean(to, 64)} takes slot {slot} of {clean(old, 64)}" for slot, old, to in incident.swaps]
-        proof = swap_proof(history, incident, known.layout).removesuffix(".")
-        text = f"{names(moved)}{proof}." if len(moved) <= 4 else f"{number(len(moved))} slots change hands{proof}."
-        entries.append(_Entry(attempt.intended_at if attempt else None, text))
-    elif attempt and told:
-        entries.append(_Entry(attempt.intended_at, "No slot changes hands."))
+    if attempt and (incident.swaps or told):
+        # A swap that is only planned is told with the plan.
+        text = _swapped(incident.swaps, history, incident, attempt.slots, known.layout)
+        entries.append(_Entry(attempt.intended_at, text))
     if times.relaunched is not None and attempt:
         entries.append(_Entry(times.relaunched, f"Attempt {attempt.number} launched."))
     return entries

@@ -98,8 +98,8 @@ def _earliest(incident: Incident, known: Known) -> str:
     )
     at = f" at {clock(one.wall, known.zone, begin(incident))}" if moment(one.wall, known.zone) else ""
     others = f"; {len(first) - 1} more that may be earlier" if len(first) > 1 else ""
-    after = f"; then {clean(diagnosis.cascade, 120)}" if diagnosis.cascade else ""
-    return f"{place}: {clean(one.text, 160)}{at}{others}{after}"
+    after = f"; then {clean(diagnosis.cascade, 120).rstrip('.')}" if diagnosis.cascade else ""
+    return f"{place}: {clean(one.text, 160).rstrip('.')}{at}{others}{after}"
 
 
 def _effects(decision: Recover, incident: Incident | None, digest: str, known: Known) -> str:

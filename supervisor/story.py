@@ -153,7 +153,7 @@ def _nodes(history: History, view: View, now: float) -> str:
     short = f" Not up: {names(bad)}." if bad else ""
     age = f" Seen {span(now - view.cluster_as_of)} ago." if view.cluster_as_of is not None else ""
     return (
-        f"Nodes: {number(up)} of {number(len(slots))} slots up; {number(ready)} hot spares ready;"
+        f"Nodes: {number(up)} of {number(len(slots))} slots up; {count(ready, 'hot spare')} ready;"
         f" barred: {names(sorted(barred))}.{short}{age}"
     )
 

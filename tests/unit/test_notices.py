@@ -1,0 +1,193 @@
+"""Notices: three lines and a command, told once; and the command that carries them."""
+
+import os
+import select
+import sys
+from dataclasses import replace
+
+import pytest
+from test_story import open_plan
+from test_story_example import DIGEST, at, ten_forty
+
+from policies.facts import FaultClass, Halted
+from policies.reasons import Reason
+from supervisor import notices
+from supervisor.notices import Notice, notice, run_command
+
+HOSTILE = "\x1b[2Jn0417\x00\u202e" + "A" * 10_000
+LIMIT_S = 60  # only a hang reaches it
+
+
+def waiting(**fields):
+    history, known = ten_forty()
+    return replace(open_plan(history), **fields), known
+
+
+def halted(**fields):
+    history, known = ten_forty()
+    halt = Halted(
+        at("03:10:00", 11), Reason.NO_SPARE, "no healthy spare for slot 417", "another node, or a node brought back", 12
+    )
+    return replace(history, halted=replace(halt, **fields)), known
+
+
+def test_a_plan_that_waits_is_three_lines_and_a_command():
+    told = notice(waiting()[0], "plan", waiting()[1])
+    assert told.text.splitlines() == [
+        "relight llm500b: stalled at 10:40:07 CST, waiting for you",
+        "n0417 rank 3338: NVRM: Xid 79, GPU has fallen off the bus at 10:40:05; then NCCL timeouts on 5,112 ranks",
+        (
+            "Plan 8f3a1c: bar n0417, spare n0643 takes slot 417, restart from iteration 41,200 (10:00:00, a0012-i0041200),"
+            " 68 iterations to redo, 5,571,200 samples to read again"
+        ),
+        "relight approve llm500b --plan 8f3a1c",
+    ]
+
+
+def test_a_halt_says_what_was_seen_what_lifts_it_and_what_to_read():
+    told = notice(*_halt_args(), hold_s=7200)
+    assert told.text.splitlines() == [
+        "relight llm500b: halted at 03:10:00 CST, not restarting",
+        "no healthy spare for slot 417.",
+        "Lifted by: another node, or a node brought back. Barred: n0417. Allocation kept until 05:10:00 CST.",
+        'Read: relight runbook no-spare     Then: relight resume llm500b --because "..."',
+    ]
+    assert "Allocation" not in notice(*_halt_args()).body
+
+
+def _halt_args():
+    history, known = halted()
+    return history, "halt", known
+
+
+def test_the_same_thing_is_told_once():
+    history, known = waiting()
+    told = notice(history, "plan", known)
+    assert notice(replace(history, told=frozenset({told.key})), "plan", known) is None
+    # Costs and evidence beside the plan change its text, not the matter.
+    dearer = replace(history, decision=replace(history.decision, redo_steps=70))
+    assert notice(dearer, "plan", known).key == told.key
+    assert notice(replace(history, decision_digest="b02e77" + "0" * 10), "plan", known).key != told.key
+    assert notice(*_halt_args()).key == notice(*_halt_args()).key
+    assert notice(halted(at=at("04:00:00", 11))[0], "halt").key != notice(*_halt_args()).key
+
+
+@pytest.mark.parametrize("answer", ["approvals", "refused"])
+def test_an_answered_plan_wakes_nobody(answer):
+    history, known = waiting(**{answer: frozenset({DIGEST})})
+    assert notice(history, "plan", known) is None
+
+
+def test_where_there_is_nothing_there_is_no_notice():
+    history, known = ten_forty()
+    assert notice(history, "plan", known) is None
+    assert notice(history, "halt", known) is None
+
+
+def test_observing_tells_and_does_not_ask():
+    told = notice(waiting(mode="observe")[0], "plan", waiting()[1])
+    assert told.title.endswith("only observing")
+    assert "approve" not in told.text
+
+
+def test_what_died_is_stopped_not_stalled():
+    history, known = waiting()
+    lost = replace(history, decision=replace(history.decision, fault=FaultClass.NODE_LOST))
+    assert "llm500b: stopped at 10:40:07" in notice(lost, "plan", known).title
+
+
+def test_an_unknown_cause_is_said():
+    history, known = waiting()
+    blank = replace(history, incidents=(replace(history.incidents[0], diagnosis=None),))
+    assert "; earliest error not found" in notice(blank, "plan", known).body
+
+
+def test_a_start_from_nothing_is_said():
+    history, known = waiting()
+    plan = replace(history.decision, incident=None, checkpoint=None, bars=(), swaps=(), redo_steps=0)
+    told = notice(replace(history, decision=plan), "plan", known)
+    assert told.text.splitlines()[2] == "Plan 8f3a1c: start from nothing"
+
+
+def test_hostile_text_reaches_no_notice():
+    history, known = waiting(run=HOSTILE)
+    incident = history.incidents[0]
+    first = replace(incident.diagnosis.first[0], text=HOSTILE, node=HOSTILE)
+    planted = replace(incident, diagnosis=replace(incident.diagnosis, first=(first,), cascade=HOSTILE))
+    plan = replace(history.decision, bars=(HOSTILE,), swaps=((417, "n0417", HOSTILE),))
+    told = notice(replace(history, incidents=(planted,), decision=plan), "plan", known)
+    assert len(told.text.splitlines()) == 4
+    assert len(told.text) < 1500
+    assert not [c for c in told.text if c != "\n" and (ord(c) < 32 or c == "\u202e")]
+    seen = notice(
+        replace(halted()[0], run=HOSTILE, halted=replace(halted()[0].halted, seen=HOSTILE, lifts=HOSTILE)),
+        "halt",
+        known,
+    )
+    assert len(seen.text.splitlines()) == 4
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+TOLD = Notice("plan:8f", "plan", "demo", "relight demo: stopped", "one\ntwo\nrelight approve demo --plan 8f")
+
+
+def carry(code, *args, deadline_s=LIMIT_S, story=""):
+    command = [sys.executable, "-I", "-S", "-c", code, *map(str, args)]
+    return run_command(command, TOLD, story, deadline_s).result(LIMIT_S)
+
+
+def test_the_command_has_the_story_on_stdin_and_the_notice_in_its_environment(tmp_path):
+    out = tmp_path / "out"
+    code = "import os,sys; open(sys.argv[1],'w').write('|'.join([sys.stdin.read()]+[os.environ['RELIGHT_NOTICE_'+k] for k in sys.argv[2:]]))"
+    assert carry(code, out, "KEY", "WHAT", "RUN", "TITLE", "BODY", story="a story\n").ok
+    assert out.read_text() == f"a story\n|{TOLD.key}|{TOLD.what}|{TOLD.run}|{TOLD.title}|{TOLD.body}"
+    assert carry(code, out).ok
+    assert out.read_text() == TOLD.text
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import sys; sys.exit('\\x1b[31mno gateway')", ": exit 1: no gateway"),
+        ("import os; os.kill(os.getpid(), 9)", ": signal 9"),
+        ("import sys; sys.stderr.write('A'*100000+'end'); sys.exit(3)", "Aend"),
+    ],
+)
+def test_a_command_that_fails_says_why_in_one_line(code, why):
+    outcome = carry(code)
+    assert not outcome.ok
+    assert outcome.why.endswith(why)
+    assert "\x1b" not in outcome.why
+    assert len(outcome.why) < 2 * notices.WHY_MAX
+
+
+@pytest.mark.parametrize("argv", [["/no/such/command"], [], ["x\0y"], ["/"]])
+def test_a_command_that_cannot_be_started_never_raises(argv):
+    outcome = run_command(argv, TOLD).result(LIMIT_S)
+    assert not outcome.ok
+    assert outcome.why
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path):
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    code = (
+        "import os,subprocess,sys,time;"
+        "child=subprocess.Popen([sys.executable,'-I','-S','-c','import time;time.sleep(600)']);"
+        "open(sys.argv[1],'w').write(f'{os.getpid()} {child.pid}');time.sleep(600)"
+    )
+    # The deadline is long enough for the pids to come; it is only waited for after that.
+    result = run_command([sys.executable, "-I", "-S", "-c", code, str(pids)], TOLD, "", 3.0)
+    watched = [os.pidfd_open(int(pid)) for pid in pids.read_text().split()]
+    try:
+        assert result.result(LIMIT_S).why.endswith("no end after 3 s; killed")
+        for one in watched:
+            assert select.select([one], [], [], LIMIT_S)[0] == [one]  # readable: that process has ended
+    finally:
+        for one in watched:
+            os.close(one)
+
+
+def test_a_command_that_does_not_read_a_long_story_still_ends_well():
+    assert carry("pass", story="A" * 5_000_000).ok
