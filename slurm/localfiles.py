@@ -174,7 +174,11 @@ def _check_head(document: dict[str, Any], name: str) -> None:
 
 def _load(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
-        document = json.loads(file.read())
+        data = file.read()
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ValueError(f"{path}: not a table")  # noqa: TRY004  the form of a file, not a type in our code
     return document

@@ -278,7 +278,7 @@ def _become(spec: LaunchSpec, env: Mapping[str, str], node: int) -> NoReturn:
         os.chdir(spec.cwd)
         os.execvpe(spec.argv[0], spec.argv, env)  # noqa: S606  a list, no shell
     except BaseException as error:  # noqa: BLE001  a forked child must never go on as the daemon
-        os.write(2, f"relight: {spec.name} on {env['RELIGHT_NODE']}: not started: {error!r}\n".encode())
+        os.write(2, f"relight: {spec.name} on {env['RELIGHT_NODE']}: {spec.argv[0]} not started: {error!r}\n".encode())
         os._exit(_NOT_STARTED)
 
 

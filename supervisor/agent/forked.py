@@ -48,10 +48,10 @@ def read_request(line: bytes) -> Request:
     if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
         raise ValueError("argv is not a list of texts")
     if not (isinstance(env, dict) and all(isinstance(value, str) for value in env.values())):
-        raise ValueError("env is not a table of texts")  # noqa: TRY004  as above
+        raise ValueError("env is not a table of texts")
     cwd, log = document.get("cwd"), document.get("log")
     if not (isinstance(cwd, str) and isinstance(log, str)):
-        raise ValueError("cwd or log is not a text")
+        raise ValueError("cwd or log is not a text")  # noqa: TRY004  as above
     return Request(tuple(argv), env, cwd, log)
 
 
