@@ -8,6 +8,7 @@ progress.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from policies.facts import Books, Counters
@@ -131,11 +132,12 @@ def effective_share(incidents: tuple[Incident, ...], began: float, ended: float)
     """
     if ended <= began:
         return None
-    starts = [_start(i) for i in incidents]
+    ordered = sorted(incidents, key=_start)
     lost, reached = 0.0, began
-    for incident, start, following in zip(incidents, starts, [*starts[1:], ended], strict=True):
-        end = incident.times.caught_up if incident.times.caught_up is not None else following
-        lost += max(0.0, min(end, ended) - max(start, reached))
+    for incident, following in zip_longest(ordered, ordered[1:]):
+        next_start = _start(following) if following else ended
+        end = incident.times.caught_up if incident.times.caught_up is not None else next_start
+        lost += max(0.0, min(end, ended) - max(_start(incident), reached))
         reached = max(reached, min(end, ended))
     return 1.0 - lost / (ended - began)
 
