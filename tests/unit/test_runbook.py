@@ -4,9 +4,11 @@ import importlib.util
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +18,7 @@ from policies.rules import Rules
 from supervisor import runbooks
 from supervisor.commands.runbook import command
 
+ROOT = Path(__file__).parents[2]
 HEADINGS = ["Seen", "Means", "Check", "Do", "Undo", "Escalate"]
 DESIGNED = [
     "run",
@@ -116,6 +119,24 @@ def test_the_checker_sees_a_planted_fault(change, fault):
     assert fault in faults("stall", page.replace(*change))
 
 
+def lost_tests(text: str) -> list[str]:
+    """Tests that a text names as file.py::test and that do not exist."""
+    found = re.findall(r"`([a-z]+/test_[a-z_]+\.py)::(test_[a-z_]+)`", text)
+    assert found
+    files = {file: ROOT / "tests" / file for file, _ in found}
+    return [f"{f}::{t}" for f, t in found if not files[f].is_file() or f"def {t}(" not in files[f].read_text("utf-8")]
+
+
+def test_what_the_readme_and_the_design_page_name_exists():
+    design = (ROOT / "docs/design.md").read_text("utf-8")
+    assert lost_tests(design) == []
+    assert unknown_names(design) == []
+    assert unknown_names((ROOT / "README.md").read_text("utf-8")) == []
+    assert lost_tests(design.replace("test_the_ladder", "test_a_ladder")) == [
+        "property/test_ladder_properties.py::test_a_ladder"
+    ]
+
+
 def test_an_empty_part_is_seen():
     page = re.sub(r"## Undo\n.*?## Esc", "## Undo\n\n## Esc", runbooks.find("stall"), flags=re.DOTALL)
     assert faults("stall", page) == ["a part is empty"]
@@ -167,6 +188,17 @@ def test_escapes_in_a_reason_do_not_reach_the_terminal():
     result = CliRunner().invoke(command, ["\x1b[31mstall\x1b]0;x\x07"])
     assert result.exit_code == 2
     assert "\x1b" not in result.output
+
+
+def test_an_installation_without_pages_says_so(tmp_path):
+    for name in ("__init__.py", "runbooks.py", "say.py", "commands/__init__.py", "commands/runbook.py"):
+        (tmp_path / "supervisor" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "supervisor" / name, tmp_path / "supervisor" / name)
+    code = "import sys; sys.path.insert(0, sys.argv.pop()); from supervisor.commands.runbook import command; command()"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert "this installation of relight is not whole" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_on_a_terminal_the_markdown_is_drawn():

@@ -134,6 +134,30 @@ def test_a_story_without_saves_or_layout_keeps_its_other_lines():
     assert "Plan. Approved 10:52:30 by li.wei" in told
 
 
+def test_the_samples_being_read_and_a_second_look_are_told():
+    history, known = changed(diagnosis=Diagnosis(data=(1000, 8)), times=times(confirmed=at("10:40:20")))
+    told = incident_story(history, 12, known)
+    assert "Being read: samples 1,000 to 1,007." in told
+    assert "10:40:20  Looked again: confirmed.\n" in told
+
+
+def test_where_no_way_back_was_found_the_reasons_are_told():
+    history, known = changed(checkpoint=None, closed=False)
+    told = incident_story(replace(history, attempts=history.attempts[:1]), 12, known)
+    assert "Way back: none found.\n          Rejected: a0012-i0041260, still being written" in told
+
+
+def test_a_closed_incident_without_its_times_claims_no_duration():
+    assert "Closed; how long it took is not known." in incident_story(*_twelve(*changed(times=times(last_good=None))))
+
+
+def test_the_plan_of_an_older_incident_is_not_made_up():
+    history, known = ten_forty()
+    newer = replace(history.incidents[0], number=13)
+    both = replace(history, incidents=(history.incidents[0], newer), approvals=frozenset({"aaaaaaaa"}))
+    assert "Plan. Approved" in incident_story(both, 12, replace(known, plans={}))
+
+
 def test_a_start_from_nothing_says_so():
     history, known = changed(checkpoint=None, checkpoint_step=None, checkpoint_samples=0, rejected=())
     told = incident_story(history, 12, known)
