@@ -288,7 +288,7 @@ class View:
     checkpoints: tuple[CheckpointState, ...] | Unknown = UNKNOWN
     expected: Expected | None = None  # of the checkpoint that the newest attempt started from
     capture: CaptureView | None = None
-    views_made: frozenset[int] = frozenset()  # attempts whose load view stands
+    views_made: Mapping[int, str | None] = field(default_factory=_nothing)  # attempt -> what its load view leads to
     fenced: frozenset[int] = frozenset()
     launched: frozenset[int] = frozenset()  # attempts that the cluster has shown, ever
     steps_running: frozenset[int] = frozenset()
@@ -491,10 +491,12 @@ class History:
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
     told: frozenset[str] = frozenset()  # notices already sent
+    begun: frozenset[str] = frozenset()  # saves whose in-progress mark was asked for
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
     requests: frozenset[str] = frozenset()  # requests already answered
     epoch_began_at: float = 0.0
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
+    plans: tuple[tuple[int, str], ...] = ()  # incident -> digest of the plan that was carried out
     asked_to_halt: bool = False  # the halt in force was asked for by a person
 
     @property

@@ -46,6 +46,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """Mark saves in progress that the ranks have told of."""
+
+    checkpoints: tuple[str, ...]
+    kind: Literal["begin"] = "begin"
+
+
+@dataclass(frozen=True, slots=True)
 class Seal:
     """Verify a save that the framework has finished, and publish it."""
 
@@ -118,7 +126,9 @@ class Release:
     kind: Literal["release"] = "release"
 
 
-Action = StartAgents | Capture | Fence | Stop | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
+Action = (
+    StartAgents | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
+)
 
 RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agents": 8.0, "seal": 3600.0, "make-view": 3600.0, "capture": 3600.0}
 """How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said."""
@@ -135,8 +145,8 @@ def key(action: Action) -> str:
             return f"{action.kind}:{action.attempt}" + (f":{action.checkpoint}" if isinstance(action, MakeView) else "")
         case Seal():
             return f"seal:{action.checkpoint}"
-        case Abandon():
-            return f"abandon:{','.join(action.checkpoints)}"
+        case Abandon() | Begin():
+            return f"{action.kind}:{','.join(action.checkpoints)}"
         case Retain():
             return f"retain:{action.newest}"
         case Bar():
@@ -172,10 +182,10 @@ def is_done(action: Action, view: View) -> bool:
         case Retain():
             done = [c for c in _phases(view).values() if c is CheckpointPhase.COMPLETED]
             return view.checkpoints is not UNKNOWN and len(done) <= max(action.keep, len(action.protect))
-        case Bar():
-            return True  # the journal entry of the intent is the exclusion
+        case Bar() | Begin():
+            return True  # asked for once; a bar is the journal entry of its intent, and a seal makes the mark if it is missing
         case MakeView():
-            return action.attempt in view.views_made
+            return action.attempt in view.views_made and view.views_made[action.attempt] == action.checkpoint
         case Launch():
             return action.attempt in view.launched
         case AskStop():

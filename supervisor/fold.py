@@ -143,13 +143,18 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
         new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes)
         history = _incident(history, action.incident, barred=action.nodes)
         return replace(history, bars=(*history.bars, *new))
+    if isinstance(action, actions.Begin):
+        return replace(history, begun=frozenset((*history.begun, *action.checkpoints)))
     if isinstance(action, actions.Launch) and all(a.number != action.attempt for a in history.attempts):
         attempt = Attempt(action.attempt, action.slots, action.checkpoint, action.start.step, at, action.incident)
         attempt = replace(attempt, epoch=action.epoch, began=action.start)
         if action.incident is not None:
             history = _times(history, action.incident, relaunched=at)
+            plans = (*history.plans, (action.incident, history.decision_digest or ""))
+            history = replace(history, plans=plans)
         history = replace(history, books=_roll_back(history, action))
-        return _no_plan(replace(history, attempts=(*history.attempts, attempt), ended=None, stop_asked=None))
+        fresh = replace(history, attempts=(*history.attempts, attempt), ended=None, stop_asked=None)
+        return _no_plan(replace(fresh, begun=frozenset()))
     return history
 
 
@@ -224,7 +229,9 @@ def fold(history: History, stamped: Stamped) -> History:
         case CheckpointCompleted():
             return replace(history, completed=(*history.completed, entry.id))
         case HaltedEntry():
-            return replace(history, halted=Halted(at, entry.reason, entry.seen, entry.lifts, entry.incident))
+            halted = Halted(at, entry.reason, entry.seen, entry.lifts, entry.incident)
+            asked = entry.reason is Reason.PERSON_HALTED
+            return replace(history, halted=halted, asked_to_halt=asked, stop_asked=None)
         case StopAsked():
             return replace(history, stop_asked=entry.who)
         case Ended():

@@ -21,6 +21,8 @@ from policies.rules import Rules
 from supervisor import actions
 from supervisor.actions import Action
 
+AGENTS_RETURN_S = 5.0
+"""A new controller gives the agents that live so long to connect (they try every 2 s at the latest) before it starts others."""
 NOTHING_DONE = Counters(0, 0, 0, 0, None)
 
 
@@ -77,13 +79,15 @@ def plan(decision: Decision, history: History, view: View, rules: Rules) -> tupl
     return tuple(steps)
 
 
-def upkeep(history: History, view: View, rules: Rules) -> tuple[Action, ...]:
+def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Action, ...]:
     """What is always to be done, whatever was decided: agents everywhere, finished saves sealed, old ones deleted."""
     steps: list[Action] = []
-    if view.nodes is not UNKNOWN and history.ended is None:
+    back = history.epoch == 1 or now - history.epoch_began_at >= AGENTS_RETURN_S
+    if view.nodes is not UNKNOWN and history.ended is None and back:
         blind = tuple(sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent))
         if blind:
             steps.append(actions.StartAgents(blind))
+    steps += _fresh_saves(history, view)
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: -c.step)
     if waiting:
@@ -92,6 +96,15 @@ def upkeep(history: History, view: View, rules: Rules) -> tuple[Action, ...]:
     if len(completed) > rules.checkpoint.keep and not waiting:
         steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, _protected(history)))
     return tuple(steps)
+
+
+def _fresh_saves(history: History, view: View) -> list[Action]:
+    attempt = view.attempt
+    if attempt is None:
+        return []
+    told = {f"a{s.attempt:04d}-i{s.step:07d}" for s in attempt.saves if s.state != "failed"}
+    fresh = tuple(sorted(told - history.begun))
+    return [actions.Begin(fresh)] if fresh else []
 
 
 def _protected(history: History) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
             break
         chosen.append(action)
         break
-    for action in upkeep(book.history, view, rules):
+    for action in upkeep(book.history, view, rules, now):
         retry_at = _retry_at(action, book.history, lag_s)
         if retry_at is not None and retry_at > now:
             due.append(retry_at)

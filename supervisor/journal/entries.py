@@ -24,6 +24,7 @@ from supervisor.actions import (
     Abandon,
     AskStop,
     Bar,
+    Begin,
     Capture,
     Fence,
     Launch,
@@ -36,7 +37,7 @@ from supervisor.actions import (
 )
 
 AnyAction = Annotated[
-    StartAgents | Capture | Fence | Stop | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
+    StartAgents | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
     Field(discriminator="kind"),
 ]
 AnyDecision = Annotated[Recover | Contain | PlannedStop | Halt | Finish, Field(discriminator="kind")]

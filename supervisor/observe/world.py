@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from policies.facts import (
+    EMPTY,
     UNKNOWN,
     AttemptView,
     CaptureView,
@@ -45,7 +45,7 @@ class World:
         self._cluster_view: ClusterView | Unreadable = Unreadable("not read yet")
         self._cluster_as_of: float | None = None
         self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
-        self._views: frozenset[int] = frozenset()
+        self._views: Mapping[int, str | None] = EMPTY
         self._store_as_of: float | None = None
         self._expected: Expected | None = None
         self._since: dict[str, tuple[NodeState, float]] = {}
@@ -68,8 +68,8 @@ class World:
         """Read the store, and the manifest of the checkpoint that the newest attempt started from."""
         seen = self._store.scan()
         if isinstance(seen, tuple):
-            views = self._store.views()
-            self._views = views if isinstance(views, frozenset) else self._views
+            views = self._store.view_targets()
+            self._views = self._views if isinstance(views, Unreadable) else views
             self._states = seen
             self._store_as_of = now
         else:
@@ -159,11 +159,10 @@ class World:
         running: frozenset[int],
         launched: frozenset[int],
     ) -> AttemptView:
-        shown = self._hub.progress(number, now)
         alive: bool | Unknown = UNKNOWN
         if not isinstance(nodes, Unknown) and number in launched:
             alive = number in running
-        return replace(shown, running=alive)
+        return self._hub.progress(number, now, alive)
 
     def _has_exits(self, number: int) -> bool:
         try:

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from policies.facts import CaptureView, History
 from policies.layout import Layout
-from slurm.cluster import Cluster, LaunchSpec
+from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir
 from supervisor import actions
 from supervisor.actions import Action
@@ -43,6 +43,7 @@ class Ports:
     store: PosixStore
     hub: Hub
     epoch: int
+    capture_s: float
 
 
 class Effects:
@@ -65,7 +66,7 @@ class Effects:
             case actions.StartAgents():
                 self._work(action, "cluster", lambda: self._start_agents(action.nodes))
             case actions.Capture():
-                self._capture(action, history)
+                self._capture(action)
             case actions.Fence():
                 os.makedirs(ports.run.attempt(action.attempt), mode=0o700, exist_ok=True)
                 create_whole(ports.run.attempt(action.attempt, "FENCED"), b"")
@@ -74,6 +75,8 @@ class Effects:
             case actions.Stop():
                 name = step_name(history, action.attempt)
                 self._work(action, "cluster", lambda: ports.cluster.stop(name, ports.epoch))
+            case actions.Begin():
+                self._work(action, "store", lambda: [ports.store.begin(c) for c in action.checkpoints])
             case actions.Seal():
                 self._work(action, "store", lambda: ports.store.seal(action.checkpoint))
             case actions.Abandon():
@@ -83,7 +86,7 @@ class Effects:
             case actions.Bar():
                 self._work(action, "cluster", lambda: self._bar(action))
             case actions.MakeView():
-                self._work(action, "store", lambda: ports.store.make_view(action.attempt, action.checkpoint))
+                self._work(action, "store", lambda: self._make_view(action))
             case actions.Launch():
                 self._launch(action)
             case actions.Release():
@@ -124,7 +127,7 @@ class Effects:
                         epoch=ports.epoch,
                         hosts=(node,),
                         argv=(sys.executable, "-m", module, ports.run.root, *extra),
-                        env=dict(ports.settings.env) | _own_environment(),
+                        env=dict(ports.settings.env),
                         cwd=ports.settings.cwd or ports.run.root,
                         output=ports.run.path("nodes", node, f"{what}.log"),
                     )
@@ -134,22 +137,31 @@ class Effects:
         for node in action.nodes:
             self._ports.cluster.bar(node, f"relight {self._ports.settings.run.name} incident {action.incident}")
 
+    def _make_view(self, action: actions.MakeView) -> None:
+        """A view that another plan has left for this attempt (it was never launched) is taken away first."""
+        store = self._ports.store
+        standing = store.view_targets()
+        if (
+            not isinstance(standing, Unreadable)
+            and standing.get(action.attempt, action.checkpoint) != action.checkpoint
+        ):
+            store.drop_view(action.attempt)
+        store.make_view(action.attempt, action.checkpoint)
+
     def _abandon(self, checkpoints: tuple[str, ...]) -> None:
         for one in checkpoints:
             self._ports.store.abandon(one, "its attempt was stopped before the framework had finished it")
 
-    def _capture(self, action: actions.Capture, history: History) -> None:
+    def _capture(self, action: actions.Capture) -> None:
         ports = self._ports
-        attempt = next(a for a in history.attempts if a.number == action.attempt)
         if action.stacks:
-            ports.hub.capture(action.incident, action.attempt)
+            ports.hub.capture(action.incident, action.attempt, ports.capture_s)
 
         def copy(agents: Mapping[str, int] | None) -> None:
             kept = copy_evidence(ports.run, action.incident, action.attempt)
             unknown = max(0, ports.layout.world - kept) if agents is None else agents["unknown"]
             self.capture = CaptureView(action.incident, True, kept, unknown)
 
-        del attempt
         if action.stacks:
             ports.hub.when_captured(lambda unknown: self._work(action, "capture", lambda: copy({"unknown": unknown})))
         else:
@@ -232,8 +244,3 @@ def _free_port() -> int:
 
 def _shim() -> str:
     return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", "shim.py")
-
-
-def _own_environment() -> dict[str, str]:
-    """What a process of ours needs to import relight, wherever it is installed."""
-    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}

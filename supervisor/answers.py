@@ -1,0 +1,127 @@
+"""What is made of a request: entries for the journal, and the answer to its sender. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.facts import UNKNOWN, CheckpointPhase, Choice, History, Recover, View
+from policies.reasons import Reason
+from supervisor.journal.entries import (
+    Approved,
+    Chosen,
+    Entry,
+    HaltedEntry,
+    Paused,
+    Refused,
+    RequestAnswered,
+    Resumed,
+    StopAsked,
+)
+from supervisor.journal.requests import Answer, Request
+
+PREFIX_MIN = 6
+"""So many characters of a plan's digest must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Entries to journal, and what the sender is told."""
+
+    entries: tuple[Entry, ...]
+    answer: Answer
+
+
+def _no(request: Request, text: str, exit_code: int = 4) -> Reply:
+    entry = RequestAnswered(request.id, request.what, request.who, "refused", text)
+    return Reply((entry,), Answer(request.id, "refused", text, exit_code))
+
+
+def _yes(request: Request, text: str, *entries: Entry) -> Reply:
+    entry = RequestAnswered(request.id, request.what, request.who, "done", text)
+    return Reply((*entries, entry), Answer(request.id, "done", text, 0))
+
+
+def judge(request: Request, history: History, view: View) -> Reply:
+    """Answer one request."""
+    if request.id in history.requests:
+        return Reply((), Answer(request.id, "done", "it was answered before", 0))
+    match request.what:
+        case "approve" | "refuse":
+            return _plan(request, history)
+        case "choose":
+            return _choose(request, history, view)
+        case "pause":
+            if history.paused:
+                return _yes(request, "the run was paused already")
+            return _yes(request, "paused: it watches, seals and tells; it starts and stops nothing", _pause(request))
+        case "resume":
+            return _resume(request, history)
+        case "halt":
+            return _halt(request, history)
+        case "stop":
+            if history.ended or history.attempt is None:
+                return _no(request, "nothing is running")
+            return _yes(request, "the ranks are asked to save and stop", StopAsked(request.who))
+
+
+def _pause(request: Request) -> Paused:
+    return Paused(request.who, request.why)
+
+
+def _plan(request: Request, history: History) -> Reply:
+    open_digest = history.decision_digest
+    if not isinstance(history.decision, Recover) or open_digest is None or history.decision.incident is None:
+        return _no(request, f"no plan is open. See: relight status {history.run}")
+    if len(request.digest) < PREFIX_MIN:
+        return _no(request, f"plan {request.digest}: give {PREFIX_MIN} characters or more of the plan", 2)
+    if not open_digest.startswith(request.digest):
+        now = f"The plan is now {open_digest[:PREFIX_MIN]}. See: relight plan {history.run}"
+        return _no(request, f"plan {request.digest} is no longer open. {now}")
+    if request.what == "approve":
+        if open_digest in history.approvals:
+            return _yes(request, f"plan {open_digest[:PREFIX_MIN]} was approved already")
+        return _yes(request, f"plan {open_digest[:PREFIX_MIN]} approved", Approved(open_digest, request.who))
+    if not request.why.strip():
+        return _no(request, 'a refusal takes a reason: --because "..."', 2)
+    text = f"plan {open_digest[:PREFIX_MIN]} refused; the run halts until: relight resume {history.run}"
+    return _yes(request, text, Refused(open_digest, request.who, request.why))
+
+
+def _choose(request: Request, history: History, view: View) -> Reply:
+    if not isinstance(history.decision, Recover) or history.decision.incident is None:
+        return _no(request, f"no plan is open. See: relight status {history.run}")
+    if request.checkpoint:
+        states = () if view.checkpoints is UNKNOWN else view.checkpoints
+        usable = [c.id for c in states if c.phase is CheckpointPhase.COMPLETED]
+        if request.checkpoint not in usable:
+            shown = ", ".join(usable[-4:]) or "none"
+            return _no(request, f"checkpoint {request.checkpoint} is not a completed one. Completed: {shown}", 2)
+    names = () if view.nodes is UNKNOWN else tuple(view.nodes)
+    for node in (*request.spares, *request.keep_nodes):
+        if node not in names:
+            return _no(request, f"{node} is no node of this run. Nodes: {', '.join(sorted(names)[:8])} ...", 2)
+    before = history.choice
+    choice = Choice(
+        checkpoint=request.checkpoint or before.checkpoint,
+        spares=request.spares or before.spares,
+        keep_nodes=request.keep_nodes or before.keep_nodes,
+    )
+    return _yes(request, "the plan is made again", Chosen(choice, request.who))
+
+
+def _resume(request: Request, history: History) -> Reply:
+    if history.halted is None and not history.paused:
+        return _no(request, "the run is neither halted nor paused")
+    if history.halted is not None and not request.why.strip():
+        return _no(request, 'lifting a halt takes a reason: --because "..."', 2)
+    what = "the halt is lifted" if history.halted is not None else "no longer paused"
+    return _yes(request, what, Resumed(request.who, request.why))
+
+
+def _halt(request: Request, history: History) -> Reply:
+    if history.halted is not None:
+        return _yes(request, "the run was halted already")
+    incident = history.incident.number if history.incident else None
+    seen = f"{request.who} asked for it" + (f": {request.why}" if request.why else "")
+    entry = HaltedEntry(Reason.PERSON_HALTED, seen, "relight resume, with a reason", incident)
+    return _yes(request, "halted: the attempt is stopped and nothing is started until it is resumed", entry)

@@ -1,0 +1,90 @@
+"""The command line. A command's module is imported only when it is called, so that `relight --help` stays quick."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from supervisor.errors import UserError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("supervisor.commands.run", "Supervise a training command until it is done or halted."),
+    "status": ("supervisor.commands.status", "What the run is doing now."),
+    "explain": ("supervisor.commands.explain", "The story of the run, or of one incident."),
+    "plan": ("supervisor.commands.plan", "The open plan; change it before you approve it."),
+    "approve": ("supervisor.commands.approve", "Say yes to the open plan."),
+    "refuse": ("supervisor.commands.refuse", "Say no to the open plan."),
+    "pause": ("supervisor.commands.pause", "Start and stop nothing until resumed; keep watching."),
+    "resume": ("supervisor.commands.resume", "Lift a pause or a halt."),
+    "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
+    "interval": ("supervisor.commands.interval", "How often to save."),
+    "runbook": ("supervisor.commands.runbook", "The page for a reason."),
+    "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
+    "bench": ("supervisor.commands.bench", "Hurt a run of the reference trainer and see it come back."),
+}
+OWN_FAULT_EXIT = 70
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; their one-line helps stand in COMMANDS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of COMMANDS."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(COMMANDS[cmd_name][0]).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name][0]}.command is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  relight run --config relight.toml -- python train.py
+  relight status demo
+  relight explain demo 2
+  relight approve demo --plan 8f3a1c
+
+\b
+RUN is a name below ./relight-runs or the path of a run directory.
+Exit codes: 0 yes, 1 no, 2 bad usage, 3 not yet or unknown, 4 refused, 70 our own fault; run also 93: halted.""",
+)
+@click.version_option(package_name="relight", prog_name="relight")
+def group() -> None:
+    """Brings a stopped training run back to its next good update."""
+
+
+def main() -> None:
+    """The console script. One line for a mistake, no traceback."""
+    try:
+        code = group.main(standalone_mode=False)
+    except UserError as error:
+        click.echo(f"relight: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
+        click.echo(f"relight: {error.format_message()}{hint}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,103 @@
+"""What the commands share that ask a controller for something, or read what it wrote."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass
+
+import click
+
+from policies.facts import History
+from supervisor.errors import UserError
+from supervisor.fold import fold_all
+from supervisor.incident_facts import Known
+from supervisor.journal import journal, requests
+from supervisor.journal.lease import is_alive, read_holder
+from supervisor.journal.requests import Request, What
+from supervisor.record import known_of
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings, frozen
+from supervisor.status import Status, read_status
+
+ANSWER_S = 10.0
+"""How long a command waits for the controller's answer."""
+NOT_YET_EXIT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run as it can be read from its directory."""
+
+    run: RunDir
+    settings: Settings
+    history: History
+    status: Status | None
+    alive: bool
+    now: float
+
+    @property
+    def known(self) -> Known:
+        """What stories may use."""
+        held = self.status.held if self.status and self.status.asks else ""
+        return known_of(self.history, self.settings.shape(), self.now, held)
+
+
+def look(name: str) -> Seen:
+    """Read a run. Raises UserError."""
+    run = RunDir.of(name).must_exist()
+    try:
+        history = fold_all(History(), journal.read(run.journal))
+    except journal.JournalDamagedError as error:
+        raise UserError(f"{run.journal}: {error}. See: relight runbook journal-damaged", 70) from None
+    now = time.time()
+    holder = read_holder(run.path("lease"))
+    alive = holder is not None and is_alive(holder, now)
+    return Seen(run, frozen(run.root), history, read_status(run), alive, now)
+
+
+def who() -> str:
+    """The person at the keyboard, as the system knows them."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}@{socket.gethostname()}"
+
+
+def ask(
+    seen: Seen,
+    what: What,
+    *,
+    digest: str = "",
+    why: str = "",
+    checkpoint: str = "",
+    spares: tuple[str, ...] = (),
+    keep_nodes: tuple[str, ...] = (),
+) -> int:
+    """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3."""
+    request = Request(
+        id=requests.new_id(seen.now),
+        what=what,
+        who=who(),
+        at=seen.now,
+        digest=digest.lower(),
+        why=why,
+        checkpoint=checkpoint,
+        spares=spares,
+        keep_nodes=keep_nodes,
+    )
+    requests.file(seen.run.root, request)
+    if not seen.alive:
+        click.echo(f"filed; no controller of {seen.history.run} is alive: the next one answers it")
+        return NOT_YET_EXIT
+    until = time.monotonic() + ANSWER_S
+    while time.monotonic() < until:
+        answer = requests.read_answer(seen.run.root, request.id)
+        if answer is not None:
+            click.echo(answer.text if answer.outcome == "done" else f"relight: {answer.text}", err=answer.exit != 0)
+            return answer.exit
+        time.sleep(0.05)
+    click.echo(f"filed; not answered within {ANSWER_S:.0f} s. See: relight status {seen.history.run}")
+    return NOT_YET_EXIT

@@ -1,0 +1,42 @@
+"""`relight plan RUN`: the open plan, and changes to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+
+@click.command(
+    "plan",
+    epilog="""\b
+Examples:
+  relight plan demo
+  relight plan demo --checkpoint a0001-i0000040
+  relight plan demo --spare n005 --keep-node n001""",
+)
+@click.argument("run")
+@click.option("--checkpoint", default="", metavar="ID", help="Start from this completed checkpoint instead.")
+@click.option("--spare", "spares", multiple=True, metavar="NODE", help="Use this spare first. May be given again.")
+@click.option("--keep-node", "keep_nodes", multiple=True, metavar="NODE", help="Do not bar this node.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command(run: str, checkpoint: str, spares: tuple[str, ...], keep_nodes: tuple[str, ...], as_json: bool) -> int:
+    """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
+    from policies.facts import Recover  # noqa: PLC0415
+    from supervisor.commands.asking import ask, look  # noqa: PLC0415
+    from supervisor.story import plan_text  # noqa: PLC0415
+
+    seen = look(run)
+    if checkpoint or spares or keep_nodes:
+        return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes)
+    decision = seen.history.decision
+    open_plan = isinstance(decision, Recover) and decision.incident is not None
+    if as_json:
+        plan = {**asdict(decision), "digest": seen.history.decision_digest} if isinstance(decision, Recover) else None
+        click.echo(json.dumps({"schema": 1, "run": seen.history.run, "plan": plan if open_plan else None}))
+    elif open_plan:
+        click.echo(plan_text(seen.history, seen.known), nl=False)
+    else:
+        click.echo(f"No plan is open. See: relight status {seen.history.run}")
+    return 0 if open_plan else 3

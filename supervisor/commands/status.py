@@ -1,0 +1,38 @@
+"""`relight status RUN`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+
+@click.command("status", epilog="\b\nExamples:\n  relight status demo\n  relight status ./relight-runs/demo --json")
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command(run: str, as_json: bool) -> int:
+    """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
+    from supervisor.commands.asking import look  # noqa: PLC0415
+    from supervisor.status import VIEW  # noqa: PLC0415
+    from supervisor.story import status_text, to_json  # noqa: PLC0415
+
+    seen = look(run)
+    status = seen.status
+    if as_json:
+        shown = to_json(seen.history, None, seen.known)
+        shown["controller_alive"] = seen.alive
+        shown["seen"] = (
+            {k: v for k, v in asdict(status).items() if k != "view"}
+            | {"view": VIEW.dump_python(status.view, mode="json")}
+            if status
+            else None
+        )
+        click.echo(json.dumps(shown))
+    else:
+        click.echo(status_text(seen.history, status.view if status else None, seen.now, seen.known), nl=False)
+        if not seen.alive and not seen.history.ended:
+            click.echo("No controller is alive: this is what the last one wrote. See: relight run")
+    if seen.history.halted:
+        return 1
+    return 0 if seen.alive or seen.history.ended else 3

@@ -1,0 +1,45 @@
+"""The small parent of the controller: it restarts a controller that dies, at most 5 times in 10 minutes.
+
+It holds nothing: the ranks are not its children, and everything that matters is in the journal.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+RESTARTS_MAX = 5
+WINDOW_S = 600.0
+FINAL = frozenset({0, 2, 4, 93})
+"""Exit codes that are an answer, not an accident: done, bad usage, refused, halted."""
+
+
+def keep(argv: list[str]) -> int:
+    """Run `argv` until it ends with an answer. Signals go to the child, which asks the ranks to save and stop."""
+    child: subprocess.Popen[bytes] | None = None
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if child is not None and child.poll() is None:
+            child.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, forward)
+    starts: list[float] = []
+    while True:
+        starts = [s for s in starts if time.monotonic() - s < WINDOW_S] + [time.monotonic()]
+        child = subprocess.Popen(argv)
+        code = child.wait()
+        if code in FINAL:
+            return code
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        if len(starts) > RESTARTS_MAX:
+            print(
+                f"relight: the controller has died {len(starts)} times in {WINDOW_S / 60:.0f} min (last: {how}); "
+                "it is not started again. The ranks go on. See: relight runbook controller-dies",
+                file=sys.stderr,
+            )
+            return 70
+        print(f"relight: the controller ended with {how}; it is started again", file=sys.stderr)

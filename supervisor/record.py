@@ -1,0 +1,39 @@
+"""incidents/NNNN/: the record of one incident, written anew whenever what is known of it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from policies.facts import History
+from policies.layout import Layout
+from policies.ledger import cost
+from supervisor.durable import replace_whole
+from supervisor.incident_story import incident_story
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings
+from supervisor.story import Known, to_json
+
+
+def known_of(history: History, layout: Layout, now: float | None = None, held: str = "") -> Known:
+    """What stories may use beside the history, from the journal alone."""
+    return Known(layout=layout, now=now, held=held, plans=dict(history.plans))
+
+
+def write_incident(run: RunDir, history: History, number: int, settings: Settings) -> None:
+    """Write incident.json and story.txt. Raises OSError."""
+    folder = run.incident(number)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    layout = settings.shape()
+    known = known_of(history, layout)
+    incident = next(i for i in history.incidents if i.number == number)
+    record = to_json(history, number, known)
+    spent = cost(incident, layout.world, settings.run.tokens_per_sample)
+    record["cost"] = {
+        "steps_again": spent.steps_again,
+        "samples_again": spent.samples_again,
+        "tokens_again": spent.tokens_again,
+        "rank_hours": spent.rank_hours,
+    }
+    replace_whole(os.path.join(folder, "incident.json"), json.dumps(record, indent=1).encode())
+    replace_whole(os.path.join(folder, "story.txt"), incident_story(history, number, known).encode())
