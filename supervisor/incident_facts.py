@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies import ledger
-from policies.facts import EMPTY, Recover
+from policies.facts import Recover
 from supervisor.say import clean, names
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class Known:
     """What a story can use beside the History; each part may be missing.
 
-    `plans`: incident -> digest of the plan that was carried out. `now`: wall seconds, for spans that have not ended.
+    `plans`: incident -> digest of the plan that was carried out (History.plans). `now`: wall seconds, for open spans.
     `held`: why the gate holds the open plan for a person; empty when it does not, or that is not at hand.
     """
 
     zone: tzinfo | None = None
     layout: Layout | None = None
     checkpoints: tuple[CheckpointState, ...] = ()
-    plans: Mapping[int, str] = field(default_factory=lambda: EMPTY)
+    plans: Mapping[int, str] = field(default_factory=dict)
     now: float | None = None
     held: str = ""
 
@@ -61,15 +61,10 @@ def last_attempt(history: History, incident: Incident) -> Attempt | None:
 
 
 def plan_of(history: History, incident: Incident, known: Known) -> str | None:
-    """The digest of the plan of an incident; None when it cannot be told which one it was."""
-    if incident.number in known.plans:
-        return known.plans[incident.number]
-    if not history.incidents or incident.number != history.incidents[-1].number:
-        return None
+    """The digest of the open plan of an incident, else of the one that was carried out; None when there was none."""
     if isinstance(history.decision, Recover) and history.decision.incident == incident.number:
         return history.decision_digest
-    # Approvals are those of the newest incident; of several, the last one is not known.
-    return next(iter(history.approvals)) if incident.approved_by and len(history.approvals) == 1 else None
+    return known.plans.get(incident.number) or None
 
 
 def waits(history: History, known: Known) -> bool:
