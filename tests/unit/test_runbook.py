@@ -1,6 +1,5 @@
 """Every reason has its page, every page its reason; what the pages name exists."""
 
-import importlib.util
 import os
 import pty
 import re
@@ -16,32 +15,12 @@ from click.testing import CliRunner
 from policies.reasons import Reason
 from policies.rules import Rules
 from supervisor import runbooks
+from supervisor.cli import COMMANDS
 from supervisor.commands.runbook import command
 
 ROOT = Path(__file__).parents[2]
 HEADINGS = ["Seen", "Means", "Check", "Do", "Undo", "Escalate"]
-DESIGNED = [
-    "run",
-    "status",
-    "explain",
-    "plan",
-    "approve",
-    "refuse",
-    "pause",
-    "resume",
-    "halt",
-    "bench",
-    "interval",
-    "runbook",
-    "doctor",
-]
 REASONS = sorted(Reason)
-
-
-def commands() -> set[str]:
-    if importlib.util.find_spec("supervisor.cli") is None:
-        return set(DESIGNED)
-    return set(import_module("supervisor.cli").COMMANDS)
 
 
 def faults(name: str, text: str) -> list[str]:
@@ -66,7 +45,7 @@ def faults(name: str, text: str) -> list[str]:
 
 def unknown_names(text: str) -> list[str]:
     """Commands, thresholds and pages that a text names and that do not exist."""
-    found = [f"no command {c}" for c in re.findall(r"relight ([a-z]+)", quoted(text)) if c not in commands()]
+    found = [f"no command {c}" for c in re.findall(r"relight ([a-z]+)", quoted(text)) if c not in COMMANDS]
     sections = {
         name: set(type(getattr(Rules(), name)).model_fields)
         for name in Rules.model_fields
@@ -218,3 +197,21 @@ def test_on_a_terminal_the_markdown_is_drawn():
     assert b"\x1b[" in seen
     assert b"## Seen" not in seen
     assert b"Seen" in seen
+
+
+def lost_options(text: str) -> list[tuple[str, str]]:
+    """Each command with an option that a text gives it and that it does not have."""
+    found = re.findall(r"relight ([a-z]+)([^`\n]*)", quoted(text))
+    named = {(name, option) for name, rest in found for option in re.findall(r"--[a-z-]+", rest)}
+    return sorted(
+        (n, o) for n, o in named if o not in {k for p in import_module(COMMANDS[n][0]).command.params for k in p.opts}
+    )
+
+
+def test_the_options_that_the_pages_name_exist():
+    pages = [runbooks.find(name) for name in (*REASONS, runbooks.INDEX)]
+    assert [lost_options(page) for page in pages] == [[]] * len(pages)
+    assert lost_options(runbooks.find("stall").replace("--plan", "--digest")) == [
+        ("approve", "--digest"),
+        ("refuse", "--digest"),
+    ]
