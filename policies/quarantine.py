@@ -104,7 +104,7 @@ def _is_hardware(diagnosis: Diagnosis) -> bool:
 def _odd_one_out(trouble: Trouble, history: History) -> ToBar:
     """Ranks behind the others are suspects when they sit on one node, and the others are the majority."""
     odd = tuple(dict.fromkeys(trouble.nodes))
-    if len(odd) == 1 and 2 * len(odd) < _slots(history):
+    if len(odd) == 1 and _slots(history) > 2:  # of two, neither is the majority
         return ToBar(odd, "the ranks that are behind are all on this node")
     return ToBar((), "no one node stands apart in this stall")
 

@@ -23,6 +23,8 @@ def test_of_two_at_the_same_step_the_later_completed() -> None:
     first, second = save(40, completed_at=10.0), save(40, attempt=2, completed_at=20.0)
     assert climb((first, second)).checkpoint == second
     assert climb((second, first)).checkpoint == second
+    undated = save(40, attempt=3)
+    assert climb((first, undated)).checkpoint == first
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,7 @@ def test_the_archive_is_the_last_rung() -> None:
     rung = climb((archived, save(20, P.BROKEN)))
     assert rung == Rung(archived, (Rejected("a0001-i0000020", "broken"),))
     assert climb((save(20), save(10, location="archive"))).rejected == ()
+    assert climb((save(20), save(20, location="archive"))).rejected == ()
 
 
 def test_the_store_is_waited_for_before_the_archive_is_used_never_the_other_way() -> None:

@@ -41,6 +41,7 @@ def test_a_rollback_moves_updates_out_of_the_lineage() -> None:
     books = roll_back(books, at(68, skipped=2), at(40, skipped=1))
     assert books == Books(computed=66, rolled_back=27, skipped=2, samples_read_again=8 * 28)
     assert lineage(books) == 39
+    assert close_attempt(books, at(40, skipped=1), at(50, skipped=4)) == replace(books, computed=73, skipped=5)
 
 
 def test_an_attempt_that_made_no_step_adds_nothing() -> None:

@@ -55,6 +55,8 @@ def test_blindness_bars_nobody() -> None:
     """Three silent of four: too few eyes are left to say who is ill."""
     verdict = to_bar(None, trouble(FaultClass.NODE_SILENT, "n0", "n1", "n2"), RULES, history(), NOW)
     assert verdict == ToBar((), "too few nodes answer to tell a silent node from a blind eye")
+    # two of four: as many answer as the profile wants (0.5)
+    assert to_bar(None, trouble(FaultClass.NODE_SILENT, "n0", "n1"), RULES, history(), NOW).nodes == ("n0", "n1")
 
 
 def test_without_any_attempt_a_silent_node_is_no_suspect() -> None:
@@ -115,8 +117,9 @@ def test_the_odd_one_out_in_a_stall_is_barred() -> None:
 
 
 def test_ranks_are_looked_up_in_the_slots_of_their_attempt() -> None:
-    stall = trouble(FaultClass.STALL, ranks=(2, 3, 99))
+    stall = trouble(FaultClass.STALL, ranks=(2, 3, 8, -1))
     assert to_bar(None, stall, RULES, history(), NOW, layout=LAYOUT).nodes == ("n1",)
+    assert to_bar(None, replace(stall, ranks=(0,)), RULES, history(), NOW, layout=LAYOUT).nodes == ("n0",)
     assert to_bar(None, replace(stall, ranks=(2, 4)), RULES, history(), NOW, layout=LAYOUT).nodes == ()
     assert to_bar(None, replace(stall, attempt=9), RULES, history(), NOW, layout=LAYOUT).nodes == ()
     assert to_bar(None, stall, RULES, history(), NOW).nodes == ()
