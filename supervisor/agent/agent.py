@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ from supervisor.agent.uplink import Message, Uplink
 
 POLL_S: Final = 0.25
 """Seconds between two looks at the ranks' logs."""
+
+_FOUND: Final = 1000
+"""Findings of the attempt that a new controller is told again; it drops those that it knows."""
 
 _SWEEP_S: Final = 5.0
 _RECEIVE: Final = 4 << 20
@@ -49,6 +53,7 @@ class Agent:
         self._swept = 0  # the attempt of the newest sweep, so that an older one falls silent
         self._board = Board()
         self._watched: list[str] = []
+        self._found: deque[Message] = deque(maxlen=_FOUND)
         self._follower = Follower(run_dir, node, poll_s, self._board.speaks)
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
         self._over = asyncio.Event()
@@ -107,6 +112,8 @@ class Agent:
         self._newer(message.get("attempt"))
         for told in self._board.again(self._attempt):
             self._uplink.send({"type": "rank", "node": self._node, "m": told})
+        for found in self._found:
+            self._uplink.send(found)
         self._beat(message.get("clock"))
         self._beat_now.set()  # the next one comes at the new pace
 
@@ -128,6 +135,8 @@ class Agent:
         """Take note of the newest attempt; whatever is older is killed, and that it is gone is said."""
         if type(attempt) is not int or attempt < self._attempt or attempt < 1:
             return
+        if attempt > self._attempt:
+            self._found.clear()
         self._attempt = self._swept = attempt
         self._start(self._sweep(attempt))
 
@@ -181,7 +190,8 @@ class Agent:
             self._follower.watch(self._watched)
             heard = await asyncio.to_thread(self._follower.look, time.time(), time.monotonic())
             for finding in heard.findings:
-                self._uplink.send({"type": "finding", "node": self._node, "finding": finding})
+                self._found.append({"type": "finding", "node": self._node, "finding": finding})
+                self._uplink.send(self._found[-1])
             for message in heard.steps:
                 if self._board.take(message, time.monotonic()):
                     self._uplink.send({"type": "rank", "node": self._node, "m": message})
@@ -193,14 +203,16 @@ class Agent:
         while True:
             self._beat(None)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._beat_now.wait(), self._beat_s)
+                # Not wait_for(): in Python 3.11 it can swallow the cancellation that ends us.
+                async with asyncio.timeout(self._beat_s):
+                    await self._beat_now.wait()
             self._beat_now.clear()
 
     async def _directory(self) -> None:
         """Look at the run directory beside the beats: a file system that hangs must not make the node look dead."""
         while await asyncio.to_thread(os.path.isdir, self._run_dir):
             await self._uplink.leave_old()
-            await asyncio.sleep(self._beat_s)
+            await asyncio.sleep(min(1.0, self._beat_s))
         self._over.set()
 
     def _beat(self, clock: object) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
 PHASES: Final = ("start-up", "load", "step", "save", "evaluation", "shutdown")
 KINDS: Final = ("start", "hello", "loaded", "phase", "step", "save", "exception", "exit", "done")
 """The kinds of docs/contracts.md, section 4, in the order in which they are told again."""
+
+_ROWS: Final = 64
+"""Rows of the reporter that are told again: what was on its way when a controller died was read by nobody."""
 
 _MOST: Final = 4096
 """Ranks that are remembered. A node holds 8 or so; whoever floods the socket with others is not heard."""
@@ -20,6 +24,7 @@ class _Rank:
     step: int
     moved: float  # monotonic seconds at which the phase changed or a step was finished
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_ROWS))
 
 
 class Board:
@@ -49,7 +54,10 @@ class Board:
         dropped = message.get("dropped")
         if _is_count(dropped):
             self.dropped += dropped
-        known.last[kind] = message
+        if kind == "step" and "loss" in message:
+            known.rows.append(message)
+        else:
+            known.last[kind] = message
         self._move(known, kind, message, now)
         return kind != "step" or "loss" in message
 
@@ -61,14 +69,14 @@ class Board:
         ]
 
     def again(self, attempt: int) -> list[dict[str, Any]]:
-        """The last message of each kind of each rank of this attempt, in an order that makes sense."""
-        return [
-            known.last[kind]
-            for known in self._ranks.values()
-            if known.attempt == attempt
-            for kind in KINDS
-            if kind in known.last
-        ]
+        """The last message of each kind of each rank of this attempt, and the last rows, in an order that makes sense."""
+        told: list[dict[str, Any]] = []
+        for known in self._ranks.values():
+            if known.attempt == attempt:
+                for kind in KINDS:
+                    told.extend(known.rows if kind == "step" else ())
+                    told.extend([known.last[kind]] if kind in known.last else ())
+        return told
 
     def speaks(self, rank: int, attempt: int) -> bool:
         """Has this rank said anything about its training by itself? Then its log need not be read for steps."""
