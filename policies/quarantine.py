@@ -46,7 +46,7 @@ class Breaker:
     why: str
 
 
-def to_bar(  # noqa: PLR0917 - what is asked about, by what, and when
+def to_bar(
     diagnosis: Diagnosis | None,
     trouble: Trouble,
     rules: Rules,

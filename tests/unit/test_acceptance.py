@@ -144,8 +144,8 @@ def test_a_fault_does_not_wait_for_the_rest() -> None:
 
 
 def test_a_rank_that_is_not_in_the_layout_is_named() -> None:
-    fault = "rank 9 reported as rank 9; the layout has ranks 0..3"
-    assert verdict(view(replace(loaded(3), rank=9))).faults == (fault,)
+    fault = "rank 4 reported as rank 4; the layout has ranks 0..3"
+    assert verdict(view(replace(loaded(3), rank=4))).faults == (fault,)
     attempt = view()
     swapped = replace(attempt, loaded={**attempt.loaded, 1: loaded(2)})
     assert verdict(swapped).faults == ("rank 2 reported as rank 1; the layout has ranks 0..3",)

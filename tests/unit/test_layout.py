@@ -108,6 +108,8 @@ def test_many_faults_are_counted() -> None:
     proof = prove_swap(layout, before, (*before[1:], before[0]))
     assert len(proof.faults) == FAULTS_SHOWN + 1
     assert proof.faults[-1] == "and 12 more"
+    eight = prove_swap(layout, before, (*before[1:8], before[0], *before[8:]))
+    assert len(eight.faults) == FAULTS_SHOWN
 
 
 def test_the_reference_run() -> None:
