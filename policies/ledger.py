@@ -29,7 +29,8 @@ def close_attempt(books: Books, began: Counters, ended: Counters) -> Books:
 def roll_back(books: Books, ended: Counters, checkpoint: Counters) -> Books:
     """Book a restart from `checkpoint` after an attempt that `ended` there: afterwards lineage = its updates.
 
-    A save may hold updates whose rows were lost with the fault; those were computed, and are booked so.
+    An attempt without a step ended where it began. A save may hold updates whose rows were lost with the fault; those
+    were computed, and are booked so.
     """
     lost = ended.updates - checkpoint.updates
     again = max(0, ended.samples - checkpoint.samples)

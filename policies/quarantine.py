@@ -5,7 +5,7 @@ A node is barred for what points at it alone. What can't be seen, and what many 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from policies.facts import FaultClass
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from policies.facts import Diagnosis, History, Trouble
-    from policies.layout import Layout
     from policies.rules import Rules
 
 BREAKER_WINDOW_S: Final = 3600
@@ -53,15 +52,12 @@ def to_bar(
     history: History,
     now: float,
     keep: Collection[str] = (),
-    *,
-    layout: Layout | None = None,
 ) -> ToBar | Breaker:
     """Whom the open trouble bars. Asking again after the bars are journaled gives the same answer.
 
-    `keep` are nodes that a person wants to stay in use; `now` is in wall seconds. With `layout`, ranks that the trouble
-    names without their nodes are looked up in the slots of its attempt.
+    `keep` are nodes that a person wants to stay in use; `now` is in wall seconds.
     """
-    found = _suspects(diagnosis, _with_nodes(trouble, history, layout), rules, history, now)
+    found = _suspects(diagnosis, trouble, rules, history, now)
     nodes = tuple(dict.fromkeys(n for n in found.nodes if n not in keep))
     if not nodes:
         return ToBar((), f"{', '.join(found.nodes)} kept in use by a person" if found.nodes else found.why)
@@ -135,14 +131,6 @@ def _one_node(diagnosis: Diagnosis | None, trouble: Trouble) -> str | None:
     named = {f.node for f in diagnosis.first if f.node is not None} if diagnosis else set()
     nodes = set(diagnosis.suspects if diagnosis else ()) or named or set(trouble.nodes)
     return nodes.pop() if len(nodes) == 1 else None
-
-
-def _with_nodes(trouble: Trouble, history: History, layout: Layout | None) -> Trouble:
-    slots = next((a.slots for a in history.attempts if a.number == trouble.attempt), ())
-    if trouble.nodes or layout is None or len(slots) != layout.slots_needed:
-        return trouble
-    nodes = tuple(dict.fromkeys(slots[layout.slot_of(r)] for r in trouble.ranks if 0 <= r < layout.world))
-    return replace(trouble, nodes=nodes)
 
 
 def _slots(history: History) -> int:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from policies.facts import Attempt, Bar, Diagnosis, FaultClass, Finding, History, Incident, Times, Trouble
-from policies.layout import Layout
 from policies.quarantine import Breaker, ToBar, to_bar
 from policies.reasons import Reason
 from policies.rules import Rules
@@ -15,11 +14,10 @@ from policies.rules import Rules
 RULES = Rules()
 NOW = 100_000.0
 SLOTS = ("n0", "n1", "n2", "n3")
-LAYOUT = Layout(tp=2, pp=2, dp=2, ranks_per_node=2)
 
 
-def trouble(fault: FaultClass, *nodes: str, attempt: int = 3, at: float = NOW, ranks: tuple[int, ...] = ()) -> Trouble:
-    return Trouble(fault, Reason(fault.value), at, attempt, died=True, text="", ranks=ranks, nodes=nodes)
+def trouble(fault: FaultClass, *nodes: str, attempt: int = 3, at: float = NOW) -> Trouble:
+    return Trouble(fault, Reason(fault.value), at, attempt, died=True, text="", nodes=nodes)
 
 
 def incident(number: int, what: Trouble, diagnosis: Diagnosis | None = None) -> Incident:
@@ -114,15 +112,6 @@ def test_the_odd_one_out_in_a_stall_is_barred() -> None:
     assert to_bar(None, trouble(FaultClass.STALL), RULES, history(), NOW).nodes == ()
     # of two nodes neither is in the majority
     assert to_bar(None, trouble(FaultClass.STALL, "n1"), RULES, history(slots=("n0", "n1")), NOW).nodes == ()
-
-
-def test_ranks_are_looked_up_in_the_slots_of_their_attempt() -> None:
-    stall = trouble(FaultClass.STALL, ranks=(2, 3, 8, -1))
-    assert to_bar(None, stall, RULES, history(), NOW, layout=LAYOUT).nodes == ("n1",)
-    assert to_bar(None, replace(stall, ranks=(0,)), RULES, history(), NOW, layout=LAYOUT).nodes == ("n0",)
-    assert to_bar(None, replace(stall, ranks=(2, 4)), RULES, history(), NOW, layout=LAYOUT).nodes == ()
-    assert to_bar(None, replace(stall, attempt=9), RULES, history(), NOW, layout=LAYOUT).nodes == ()
-    assert to_bar(None, stall, RULES, history(), NOW).nodes == ()
 
 
 @pytest.mark.parametrize("fault", [FaultClass.SAVE_STUCK, FaultClass.ACCEPTANCE, FaultClass.PROBATION])
