@@ -79,7 +79,8 @@ class Node:
                 self._show(now)
                 due = now + BEAT_S
             if done:
-                os.unlink(sockets.node_socket(self._sockets, self._name))
+                with suppress(FileNotFoundError):
+                    os.unlink(sockets.node_socket(self._sockets, self._name))
                 return
             for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
                 key.data()
@@ -109,7 +110,7 @@ class Node:
                 self._changed |= epoch > self._file.epoch
                 self._file.epoch = epoch
                 self._obey(operation, order)
-            except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
                 _say(f"not obeyed: {data[:200]!r}: {error!r}")
 
     def _obey(self, operation: object, order: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ def find(run_dir: str, attempt: int, rank: int, node: str) -> Place:
         with open(f"{folder}/launch.json", "rb") as file:
             launch = json.loads(file.read())
         check(launch, attempt)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"launch.json: {error}") from error
     slots: list[str] = launch["slots"]
     slot = rank // launch["ranks_per_node"]

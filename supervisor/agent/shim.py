@@ -128,7 +128,7 @@ class WarmRank:
             if not data:
                 return None
             self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")  # from our own warm process, in a directory of ours alone
         answer = json.loads(line)
         if not isinstance(answer, dict):
             raise ValueError("not a table")  # noqa: TRY004  the form of a message, not a type in our code

@@ -113,7 +113,7 @@ class Warm:
             os.kill(rank.pid, signal.SIGKILL)  # not reaped yet, or it would have been dropped then
 
     def _pass_on(self, pid: int, line: bytes) -> None:
-        with suppress(ValueError, TypeError, KeyError, OSError):
+        with suppress(ValueError, TypeError, KeyError, OSError, RecursionError):
             os.kill(pid, signal.Signals(json.loads(line)["signal"]))
 
     def _reap(self) -> None:
@@ -146,7 +146,7 @@ class Warm:
         try:
             request = forked.read_request(line)
             why = forked.refusal(request, self._own_environment, sys.executable) or unfit()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             why = f"the request: {error}"
         if why:
             rank.tell(refused=why)

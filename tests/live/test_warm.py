@@ -236,7 +236,9 @@ def test_a_second_thread_is_refused(tmp_path, monkeypatch):
         assert "2 threads" in answer["refused"]
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"\xff", b'{"argv": [1]}', b'{"argv": ["python"], "env": 1}'])
+@pytest.mark.parametrize(
+    "line", [b"", b"[" * 60000, b"[]", b"{}", b"\xff", b'{"argv": [1]}', b'{"argv": ["python"], "env": 1}']
+)
 def test_what_is_no_request_is_refused_and_the_next_is_served(warmed, line):
     assert "the request" in warmed.ask(line)["refused"]
     assert "pid" in warmed.ask(warmed.request([sys.executable, script(warmed, "")]))
