@@ -30,7 +30,7 @@ MODULES: Final = ("torch", "torch.distributed", "torch.distributed.checkpoint")
 """Imported by name, for what runs on a node must not need torch to be imported, checked or tested."""
 
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Set to 1 before the import: a second thread hangs the forked ranks, and changes their bits (facts/trainer.md 2, 5)."""
+"""Set to 1 before the import: a second thread hangs the forked ranks, and changes their bits (both measured)."""
 
 _LONGEST_REQUEST: Final = 1 << 20  # bytes; an environment is a few kB
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
