@@ -139,8 +139,9 @@ class CommittedReader:
 
     def forget_all_but(self, saves: set[SaveId]) -> None:
         """Drop what is remembered of saves that are gone; a manifest may take megabytes."""
-        for save in self._known.keys() - saves:
-            self._known.pop(save, None)
+        for save in tuple(self._known):
+            if save not in saves:
+                self._known.pop(save, None)
 
 
 def read_outcome(path: str) -> Outcome:

@@ -6,6 +6,7 @@ reason; only what was checked to the end and marked so is COMPLETED.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -13,16 +14,9 @@ from collections.abc import Callable
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix, publishing, retention, sealing, views
-from supervisor.checkpoints.framework import framework_done
-from supervisor.checkpoints.manifest import (
-    Committed,
-    CommittedReader,
-    Outcome,
-    UnsoundError,
-    expected_of,
-    read_outcome,
-)
-from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_of
+from supervisor.checkpoints.looking import Looker, NotRestorable, parse_or_none, plain
+from supervisor.checkpoints.manifest import Outcome, UnsoundError, expected_of, read_outcome
+from supervisor.checkpoints.tree import SaveId, Tree
 
 SETTLE_S = 60.0
 """Seconds that a missing name or a short file may be a lagging cache: NFS keeps attributes for up to 60 s."""
@@ -31,13 +25,7 @@ DEEP_LIMIT = 256 << 30
 SAMPLE_BYTES = 8 << 30
 
 
-class NotRestorable(Exception):  # noqa: N818  # the name is the verdict, as the contract has it
-    """No attempt may start from this save. `not_yet`: it could not be judged; otherwise it was and is no good."""
-
-    def __init__(self, *reasons: str, not_yet: bool = False) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
-        self.not_yet = not_yet
+__all__ = ["NotRestorable", "PosixStore"]
 
 
 class PosixStore:
@@ -64,7 +52,7 @@ class PosixStore:
         self._settle_s = settle_s
         self._threads = threads or min(16, 2 * (os.cpu_count() or 1))
         self._step = step
-        self._committed = CommittedReader(self._tree)
+        self._looker = Looker(self._tree, clock, settle_s)
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -73,34 +61,15 @@ class PosixStore:
 
         A store that has vanished, or was never made, is Unreadable; never empty.
         """
-        try:
-            deleted = set(os.listdir(self._tree.deleted))
-            saves = {_parse(name) for name in os.listdir(self._tree.seals)}
-            attempts = sorted(os.listdir(self._tree.saves))
-        except OSError as error:
-            return Unreadable(f"{self._tree.root}: {posix.why(error)}")
-        hidden = []
-        for name in attempts:
-            found, state = self._saves_of(name)
-            saves |= found
-            hidden += [state] if state else []
-        known = {save for save in saves if save is not None and str(save) not in deleted}
-        self._committed.forget_all_but(known)
-        hidden = [state for state in hidden if state.id not in deleted]
-        states = sorted([*map(self._look_safely, known), *hidden], key=lambda s: (s.attempt, s.step))
-        try:
-            self._require_folders()
-        except OSError as error:
-            return Unreadable(f"{self._tree.root}: {posix.why(error)}")
-        return tuple(states)
+        return self._looker.scan()
 
     def state(self, checkpoint: str) -> CheckpointState:
         """Where one save stands."""
-        return self._state(SaveId.parse(checkpoint))
+        return self._looker.state(SaveId.parse(checkpoint))
 
     def expected(self, checkpoint: str) -> Expected:
         """What every rank must have loaded. Raises NotRestorable."""
-        return expected_of(self._read_committed(SaveId.parse(checkpoint)))
+        return expected_of(self._looker.read_committed(SaveId.parse(checkpoint)))
 
     def latest(self) -> str | None:
         """The id that the pointer names; None when there is none. Raises OSError."""
@@ -153,17 +122,17 @@ class PosixStore:
         """
         save = SaveId.parse(checkpoint)
         try:
-            self._require_folders()
+            self._looker.require_folders()
             if posix.exists(self._tree.tombstone(save)):
-                return _plain(save, CheckpointPhase.BROKEN, "deleted by retention")
+                return plain(save, CheckpointPhase.BROKEN, "deleted by retention")
             standing = sealing.standing_outcome(self._tree, save)
             return self._settle(save, standing or self._verdict(save))
         except sealing.UnfinishedError as error:
-            return _plain(save, CheckpointPhase.IN_PROGRESS, *error.reasons)
+            return plain(save, CheckpointPhase.IN_PROGRESS, *error.reasons)
         except (sealing.NotYetError, UnsoundError) as error:
-            return _plain(save, CheckpointPhase.NOT_YET, *map(str, error.args))
+            return plain(save, CheckpointPhase.NOT_YET, *map(str, error.args))
         except OSError as error:
-            return _plain(save, CheckpointPhase.NOT_YET, posix.why(error))
+            return plain(save, CheckpointPhase.NOT_YET, posix.why(error))
 
     def abandon(self, checkpoint: str, why: str) -> CheckpointState:
         """Give a save up for good: its attempt is fenced and the framework had not finished. Returns what stands.
@@ -180,7 +149,7 @@ class PosixStore:
         self._settle(save, wanted)
         posix.create_whole(self._tree.mark(save, "BROKEN"), wanted.to_bytes(), self._step)
         publishing.publish(self._tree, self._step)
-        return self._state(save)
+        return self._looker.state(save)
 
     def make_view(
         self,
@@ -213,11 +182,23 @@ class PosixStore:
         except OSError as error:
             return Unreadable(f"views: {posix.why(error)}")
 
+    def view_targets(self) -> dict[int, str | None] | Unreadable:
+        """Attempt -> the save that its view leads to (None: a start from nothing), for the views that are whole."""
+        try:
+            return {attempt: views.target(self._tree, attempt) for attempt in views.standing(self._tree)}
+        except (OSError, ValueError, IndexError) as error:
+            return Unreadable(f"views: {error}")
+
+    def view_dir(self, attempt: int) -> str:
+        """The folder that an attempt loads from."""
+        return self._tree.view(attempt)
+
     def retain(self, keep: int, protect: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Delete what is no longer needed (see `retention.choose`) and return its ids; finish earlier deletions.
 
         Each is first named in `deleted/`, from which moment nobody sees it as completed; then it leaves the list; then
-        its data goes. What can't be removed now is tried again by the next call. Raises OSError, ValueError.
+        its data goes. What can't be removed now is in `pending_deletions` until a later call can. Raises OSError,
+        ValueError.
         """
         states = self.scan()
         if isinstance(states, Unreadable):
@@ -227,8 +208,13 @@ class PosixStore:
             posix.create_whole(self._tree.tombstone(SaveId.parse(checkpoint)), b"", self._step)
         publishing.publish(self._tree, self._step)
         for save in self._half_deleted():
-            self._remove(save)
+            with contextlib.suppress(OSError):
+                self._remove(save)
         return chosen
+
+    def pending_deletions(self) -> tuple[str, ...]:
+        """Saves that are deleted by name and still take room. Raises OSError."""
+        return tuple(map(str, self._half_deleted()))
 
     # --- how -----------------------------------------------------------------------------------------------------
 
@@ -257,102 +243,10 @@ class PosixStore:
         standing = sealing.settle(self._tree, save, wanted, self._step)
         if standing.outcome == "COMMITTED":
             publishing.publish(self._tree, self._step)
-        return self._state(save)
-
-    def _saves_of(self, name: str) -> tuple[set[SaveId | None], CheckpointState | None]:
-        """The saves in one attempt's folder; a folder that can't be read stands as one save that can't be judged."""
-        attempt = attempt_of(name)
-        if attempt is None:
-            return set(), None
-        try:
-            steps = [step_of(entry) for entry in os.listdir(self._tree.attempt_saves(attempt))]
-        except FileNotFoundError:
-            return set(), None
-        except OSError as error:
-            return set(), _plain(SaveId(attempt, 0), CheckpointPhase.NOT_YET, posix.why(error))
-        return {SaveId(attempt, step) for step in steps if step is not None}, None
-
-    def _require_folders(self) -> None:
-        """Raises OSError when the store has vanished: each of its names would then look as if it had never been."""
-        for path in (self._tree.saves, self._tree.seals, self._tree.deleted):
-            os.stat(path)
-
-    def _state(self, save: SaveId) -> CheckpointState:
-        state = self._look_safely(save)
-        try:
-            self._require_folders()
-        except OSError as error:
-            return _plain(save, CheckpointPhase.NOT_YET, posix.why(error))
-        return state
-
-    def _look_safely(self, save: SaveId) -> CheckpointState:
-        try:
-            return self._look(save)
-        except OSError as error:
-            return _plain(save, CheckpointPhase.NOT_YET, posix.why(error))
-
-    def _look(self, save: SaveId) -> CheckpointState:
-        if posix.exists(self._tree.tombstone(save)):
-            return _plain(save, CheckpointPhase.BROKEN, "deleted by retention")
-        marks = set(posix.names_in(self._tree.seal(save)))
-        for mark, phase in (("ABANDONED", CheckpointPhase.ABANDONED), ("BROKEN", CheckpointPhase.BROKEN)):
-            if mark in marks:
-                return _plain(save, phase, *self._reasons(save, mark))
-        if "COMMITTED" in marks:
-            return self._look_at_committed(save)
-        framework = framework_done(self._tree.save(save))
-        phase = CheckpointPhase.FRAMEWORK_DONE if framework.done else CheckpointPhase.IN_PROGRESS
-        reasons = () if framework.done else (framework.why,)
-        return CheckpointState(str(save), save.attempt, save.step, phase, framework.at, reasons=reasons)
-
-    def _look_at_committed(self, save: SaveId) -> CheckpointState:
-        try:
-            committed = self._committed.read(save)
-        except UnsoundError as error:
-            return _plain(save, CheckpointPhase.BROKEN, *map(str, error.args))
-        manifest = committed.manifest
-        # One listing, no stat a file: a scan costs the same for 8 shards and for 5,120.
-        gone = sorted(set(manifest.files) - set(posix.names_in(self._tree.save(save))))
-        phase = CheckpointPhase.COMPLETED
-        reasons: tuple[str, ...] = ()
-        if gone:
-            young = self._clock() - committed.completed_at < self._settle_s
-            phase = CheckpointPhase.NOT_YET if young else CheckpointPhase.BROKEN
-            reasons = (f"{len(gone)} of {len(manifest.files)} files are gone, {gone[0]!r} first",)
-        return CheckpointState(
-            str(save),
-            save.attempt,
-            save.step,
-            phase,
-            saved_at=manifest.saved_at,
-            completed_at=committed.completed_at,
-            manifest_hash=committed.sha256,
-            reasons=reasons,
-            bytes=manifest.bytes,
-            limited=manifest.limited,
-        )
-
-    def _reasons(self, save: SaveId, mark: str) -> tuple[str, ...]:
-        try:
-            return read_outcome(self._tree.mark(save, mark)).reasons
-        except UnsoundError as error:
-            return tuple(map(str, error.args))
-
-    def _read_committed(self, save: SaveId) -> Committed:
-        """Raises NotRestorable for whatever is not COMPLETED."""
-        state = self._state(save)
-        if state.phase is not CheckpointPhase.COMPLETED:
-            unsure = state.phase in {CheckpointPhase.NOT_YET, CheckpointPhase.FRAMEWORK_DONE}
-            raise NotRestorable(f"{save} is {state.phase}", *state.reasons, not_yet=unsure)
-        try:
-            return self._committed.read(save)
-        except OSError as error:
-            raise NotRestorable(posix.why(error), not_yet=True) from error
-        except UnsoundError as error:
-            raise NotRestorable(*map(str, error.args)) from error
+        return self._looker.state(save)
 
     def _require_sound(self, save: SaveId, attempt: int, deep: bool, deep_limit: int, sample_bytes: int) -> None:
-        manifest = self._read_committed(save).manifest
+        manifest = self._looker.read_committed(save).manifest
         budget = None if deep and manifest.bytes <= deep_limit else sample_bytes
         try:
             problems = views.damage(self._tree.save(save), manifest, budget, f"{save}/{attempt}", self._threads)
@@ -363,7 +257,7 @@ class PosixStore:
 
     def _half_deleted(self) -> list[SaveId]:
         """Deleted by name, and something of it is left."""
-        named = filter(None, map(_parse, posix.names_in(self._tree.deleted)))
+        named = filter(None, map(parse_or_none, posix.names_in(self._tree.deleted)))
         live = set(posix.names_in(self._tree.seals))
         return [save for save in named if str(save) in live or posix.exists(self._tree.save(save))]
 
@@ -374,14 +268,3 @@ class PosixStore:
         # The seal goes last: it is what says that something is left to remove.
         if posix.exists(self._tree.seal(save)):
             shutil.rmtree(self._tree.seal(save))
-
-
-def _parse(name: str) -> SaveId | None:
-    try:
-        return SaveId.parse(name)
-    except ValueError:
-        return None
-
-
-def _plain(save: SaveId, phase: CheckpointPhase, *reasons: str) -> CheckpointState:
-    return CheckpointState(str(save), save.attempt, save.step, phase, reasons=reasons)

@@ -24,19 +24,17 @@ class ChangedError(Exception):
 def sum_file(path: str, seen: Stamp) -> str:
     """The sum of a file in 32 hex digits. `seen` is its stamp from before.
 
-    Raises ChangedError when the stamp is another one before or after the read, OSError when it can't be read.
+    Raises ChangedError when the stamp is another one after the read, OSError when it can't be read.
     """
     descriptor = open_regular(path)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if stamp_of(os.fstat(descriptor)) != seen:
-            raise ChangedError(f"{os.path.basename(path)} has changed since it was looked at")
         digest = xxhash.xxh3_128()
         block = memoryview(bytearray(min(BLOCK, seen.size + 1)))
         # readinto into one buffer: reads that allocate reach a third of the speed.
         while count := file.readinto(block):
             digest.update(block[:count])
         if stamp_of(os.fstat(descriptor)) != seen:
-            raise ChangedError(f"{os.path.basename(path)} changed while it was read")
+            raise ChangedError(f"{os.path.basename(path)} has changed since it was looked at")
     return digest.hexdigest()
 
 

@@ -140,6 +140,19 @@ def standing(tree: Tree) -> frozenset[int]:
     return frozenset(attempt for attempt, path in found.items() if attempt is not None and _whole(path))
 
 
+def target(tree: Tree, attempt: int) -> str | None:
+    """The id of the save that a view leads to; None for an empty view. Raises OSError, ValueError for another link."""
+    path = tree.view(attempt)
+    links = [name for name in _named(path) if name != TRACKER]
+    if not links:
+        return None
+    parts = os.readlink(os.path.join(path, links[0])).split("/")
+    saved_by, step = attempt_of(parts[-2]), step_of(parts[-1])
+    if saved_by is None or step is None:
+        raise ValueError(f"{path} leads to no save")
+    return str(SaveId(saved_by, step))
+
+
 def _whole(path: str) -> bool:
     names = _named(path)
     if not names:

@@ -9,11 +9,14 @@ import tempfile
 import time
 
 import pytest
+import xxhash
 from test_store_good import WORLD, Now, new_store, only, write_save, write_sidecar
 
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
+from supervisor.checkpoints.posix import read_bounded, stamp_of
 from supervisor.checkpoints.store import NotRestorable
+from supervisor.checkpoints.sums import ChangedError, sum_file
 from supervisor.checkpoints.views import ViewTakenError
 
 ID = "a0001-i0000040"
@@ -362,3 +365,54 @@ def test_a_save_that_changes_while_it_is_read_is_not_yet(tmp_path, moment, chang
     assert store.seal(ID).phase is CheckpointPhase.NOT_YET
     assert changes
     assert only(store).phase is CheckpointPhase.FRAMEWORK_DONE
+
+
+def test_files_missing_just_after_the_seal_may_be_a_lagging_cache(tmp_path):
+    clock = Now()
+    store = new_store(tmp_path / "c", clock=clock)
+    path = write_save(store)
+    store.seal(ID)
+    os.rename(shard(path, 0), shard(path, 9))
+    assert only(store).phase is CheckpointPhase.NOT_YET
+    clock.at += 120
+    assert only(store).phase is CheckpointPhase.BROKEN
+    os.rename(shard(path, 9), shard(path, 0))
+    assert only(store).phase is CheckpointPhase.COMPLETED
+
+
+def test_a_sum_is_of_the_file_that_was_looked_at(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * 10)
+    seen = stamp_of(os.stat(path))
+    assert sum_file(str(path), seen) == xxhash.xxh3_128_hexdigest(b"a" * 10)
+    path.write_bytes(b"a" * 11)
+    with pytest.raises(ChangedError):
+        sum_file(str(path), seen)
+
+
+def test_only_plain_files_are_read(tmp_path):
+    (tmp_path / "plain").write_bytes(b"12345")
+    os.symlink("plain", tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    assert read_bounded(str(tmp_path / "plain"), 5) == b"12345"
+    for name, limit in (("link", 5), ("pipe", 5), (".", 5), ("plain", 4)):
+        with pytest.raises(OSError, match=r"symbolic link|regular|directory|more than"):
+            read_bounded(str(tmp_path / name), limit)
+
+
+def test_a_save_that_can_not_be_removed_is_no_longer_taken_for_whole(open_folder):
+    with nobody():
+        store = new_store(os.path.join(open_folder, "c"))
+        path = write_save(store)
+        write_save(store, 1, 50)
+        for step in (40, 50):
+            store.seal(f"a0001-i00000{step}")
+        os.chmod(os.path.join(path, "relight"), 0)
+        assert store.retain(1) == (ID,)
+        assert not os.path.exists(os.path.join(path, ".metadata"))
+        assert [s.id for s in store.scan()] == ["a0001-i0000050"]
+        assert store.pending_deletions() == (ID,)
+        os.chmod(os.path.join(path, "relight"), 0o700)
+        assert store.retain(1) == ()
+        assert store.pending_deletions() == ()
+        assert not os.path.exists(path)
