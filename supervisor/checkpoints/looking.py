@@ -9,7 +9,7 @@ from policies.facts import CheckpointPhase, CheckpointState
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix
 from supervisor.checkpoints.framework import framework_done
-from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, read_outcome
+from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, counters_of, read_outcome
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_of
 
 
@@ -126,6 +126,7 @@ class Looker:
             saved_at=manifest.saved_at,
             completed_at=committed.completed_at,
             manifest_hash=committed.sha256,
+            counters=counters_of(manifest),
             reasons=reasons,
             bytes=manifest.bytes,
             limited=manifest.limited,

@@ -180,8 +180,12 @@ def _verify(save: SaveId, data: bytes, outcome: Outcome) -> Committed:
 def expected_of(committed: Committed) -> Expected:
     """What every rank must say it has loaded."""
     manifest = committed.manifest
-    kept = manifest.counters
-    counters = Counters(kept.step, kept.samples, kept.updates, kept.skipped, kept.lr) if kept else None
     digests: Mapping[int, str] = {int(r): entry.digest for r, entry in manifest.ranks.items() if entry.digest}
     batches = {int(r): Batch(*entry.next) for r, entry in manifest.ranks.items() if entry.next}
-    return Expected(manifest.id, counters, digests, batches, manifest.limited)
+    return Expected(manifest.id, counters_of(manifest), digests, batches, manifest.limited)
+
+
+def counters_of(manifest: Manifest) -> Counters | None:
+    """Both ledgers at the save; None for a limited one."""
+    kept = manifest.counters
+    return Counters(kept.step, kept.samples, kept.updates, kept.skipped, kept.lr) if kept else None

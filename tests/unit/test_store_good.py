@@ -84,6 +84,7 @@ def test_seal_of_a_good_save(store, tmp_path):
     assert state.phase is CheckpointPhase.COMPLETED
     assert state == only(store)
     assert not state.limited
+    assert state.counters == Counters(40, 320, 39, 1, 0.0012)
     root = tmp_path / "checkpoints"
     raw = (root / "seals/a0001-i0000040/manifest.json").read_bytes()
     assert state.manifest_hash == hashlib.sha256(raw).hexdigest()
