@@ -29,6 +29,8 @@ from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules
 
+START_GRACE_S = 5.0
+"""How long the first start waits for every node, so that slots go by name and not by who is quickest."""
 LOOK_AGAIN_S = 5.0
 """How soon a part of the world that could not be read is looked at again."""
 
@@ -120,7 +122,7 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
 def start(s: Situation) -> Decision | None:
     """The first attempt, or the next one after a planned stop or a lifted halt, when enough nodes are ready."""
     attempt, incident = s.history.attempt, s.history.incident
-    if attempt is not None and (attempt.closed_at is None or incident is not None):
+    if attempt is not None and (attempt.closed_at is None or incident is not None or _all_clean(s)):
         return None
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     before = attempt.slots if attempt else ()
@@ -129,6 +131,10 @@ def start(s: Situation) -> Decision | None:
         for n in s.view.nodes.values()
         if n.state is NodeState.UP and n.agent and not n.drained_by_other and n.name not in s.history.barred(s.now)
     )
+    up = sum(1 for n in s.view.nodes.values() if n.state is NodeState.UP)
+    settled = s.history.epoch_began_at + START_GRACE_S
+    if len(ready) < up and s.now < settled:
+        return Wait(Reason.FIRST_START, settled, f"{up - len(ready)} nodes have no agent yet")
     if attempt is None:
         slots, missing = tuple(ready[: s.layout.slots_needed]), s.layout.slots_needed - len(ready)
         if missing > 0:
@@ -141,14 +147,14 @@ def start(s: Situation) -> Decision | None:
     return _recover(s, filled.slots, filled.swaps, None)
 
 
+def _all_clean(s: Situation) -> bool:
+    return s.shown is not None and len({e.rank for e in s.shown.exits if e.clean}) == s.layout.world
+
+
 def finish(s: Situation) -> Decision | None:
     """Every rank ended with 0."""
-    shown, attempt = s.shown, s.history.attempt
-    incident = s.history.incident
-    if shown is None or attempt is None or (incident is not None and incident.attempt == attempt.number):
-        return None
-    clean = {e.rank for e in shown.exits if e.clean}
-    if len(clean) < s.layout.world:
+    attempt, incident = s.history.attempt, s.history.incident
+    if attempt is None or not _all_clean(s) or (incident is not None and incident.attempt == attempt.number):
         return None
     return Finish(Reason.PLANNED_STOP if s.history.stop_asked else Reason.FINISHED, attempt.number)
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from policies.reasons import Reason
 
-EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
-
-
-def _nothing() -> Mapping[Any, Any]:
-    return EMPTY
+EMPTY: Final[Mapping[Any, Any]] = {}
+"""The one empty mapping; typed so that nobody writes to it."""
 
 
 class Unknown(StrEnum):
@@ -200,8 +196,8 @@ class AttemptView:
     running: bool | Unknown
     started: frozenset[int] = frozenset()
     exits: tuple[RankExit, ...] = ()
-    loaded: Mapping[int, Loaded] = field(default_factory=_nothing)
-    phases: Mapping[Phase, int] = field(default_factory=_nothing)  # how many ranks are in each phase
+    loaded: Mapping[int, Loaded] = field(default_factory=dict)
+    phases: Mapping[Phase, int] = field(default_factory=dict)  # how many ranks are in each phase
     frontier: int = 0  # highest step that the reporter has finished in this attempt
     first_step: StepRow | None = None
     last_step: StepRow | None = None
@@ -264,8 +260,8 @@ class Expected:
 
     checkpoint: str
     counters: Counters | None
-    digests: Mapping[int, str] = field(default_factory=_nothing)
-    next_batches: Mapping[int, Batch] = field(default_factory=_nothing)
+    digests: Mapping[int, str] = field(default_factory=dict)
+    next_batches: Mapping[int, Batch] = field(default_factory=dict)
     limited: bool = False
 
 
@@ -288,7 +284,7 @@ class View:
     checkpoints: tuple[CheckpointState, ...] | Unknown = UNKNOWN
     expected: Expected | None = None  # of the checkpoint that the newest attempt started from
     capture: CaptureView | None = None
-    views_made: Mapping[int, str | None] = field(default_factory=_nothing)  # attempt -> what its load view leads to
+    views_made: Mapping[int, str | None] = field(default_factory=dict)  # attempt -> what its load view leads to
     fenced: frozenset[int] = frozenset()
     launched: frozenset[int] = frozenset()  # attempts that the cluster has shown, ever
     steps_running: frozenset[int] = frozenset()
@@ -484,7 +480,7 @@ class History:
     choice: Choice = Choice()
     approvals: frozenset[str] = frozenset()  # digests
     refused: frozenset[str] = frozenset()
-    intents: Mapping[str, Intent] = field(default_factory=_nothing)
+    intents: Mapping[str, Intent] = field(default_factory=dict)
     halted: Halted | None = None
     stop_asked: str | None = None  # who asked for a planned stop
     ended: str | None = None  # finished or stopped as planned

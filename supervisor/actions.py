@@ -12,11 +12,11 @@ from policies.facts import UNKNOWN, CheckpointPhase, Counters, View
 
 
 @dataclass(frozen=True, slots=True)
-class StartAgents:
-    """An agent on every node that has none."""
+class StartAgent:
+    """An agent on a node that has none."""
 
-    nodes: tuple[str, ...]
-    kind: Literal["start-agents"] = "start-agents"
+    node: str
+    kind: Literal["start-agent"] = "start-agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +127,18 @@ class Release:
 
 
 Action = (
-    StartAgents | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
+    StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
 )
 
-RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agents": 8.0, "seal": 3600.0, "make-view": 3600.0, "capture": 3600.0}
+RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agent": 8.0, "seal": 3600.0, "make-view": 3600.0, "capture": 3600.0}
 """How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said."""
 
 
 def key(action: Action) -> str:
     """The name of an effect: two actions with the same key are the same effect."""
     match action:
-        case StartAgents():
-            return f"start-agents:{','.join(action.nodes)}"
+        case StartAgent():
+            return f"start-agent:{action.node}"
         case Capture():
             return f"capture:{action.incident}"
         case Fence() | Stop() | MakeView() | Launch() | AskStop():
@@ -164,8 +164,8 @@ def _phases(view: View) -> dict[str, CheckpointPhase]:
 def is_done(action: Action, view: View) -> bool:
     """Does the world show the effect? Never answered from a reply."""
     match action:
-        case StartAgents():
-            return view.nodes is not UNKNOWN and all(n in view.nodes and view.nodes[n].agent for n in action.nodes)
+        case StartAgent():
+            return view.nodes is not UNKNOWN and action.node in view.nodes and view.nodes[action.node].agent
         case Capture():
             return view.capture is not None and view.capture.incident == action.incident and view.capture.done
         case Fence():

@@ -70,7 +70,7 @@ def _recover(decision: Recover, history: History, rules: Rules) -> Permission:
 def gate(action: Action, decision: Decision, history: History, rules: Rules) -> Permission:
     """Permitted or Held, with the reason in words."""
     match action:
-        case actions.StartAgents() | actions.Capture() | actions.Begin():
+        case actions.StartAgent() | actions.Capture() | actions.Begin():
             return _YES
         case actions.Release():
             return _YES

@@ -73,7 +73,7 @@ def plan(decision: Decision, history: History, view: View, rules: Rules) -> tupl
             if attempt is not None and attempt.closed_at is None:
                 steps = _down(attempt.number, view)
         case Finish():
-            steps = [actions.Release()]
+            steps = [actions.Release()] if history.ended else []  # not before the last save is sealed
         case _:
             pass
     return tuple(steps)
@@ -84,9 +84,8 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps: list[Action] = []
     back = history.epoch == 1 or now - history.epoch_began_at >= AGENTS_RETURN_S
     if view.nodes is not UNKNOWN and history.ended is None and back:
-        blind = tuple(sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent))
-        if blind:
-            steps.append(actions.StartAgents(blind))
+        blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
+        steps += [actions.StartAgent(name) for name in blind]
     steps += _fresh_saves(history, view)
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: -c.step)

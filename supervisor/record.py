@@ -15,9 +15,9 @@ from supervisor.settings import Settings
 from supervisor.story import Known, to_json
 
 
-def known_of(history: History, layout: Layout, now: float | None = None, held: str = "") -> Known:
+def known_of(layout: Layout, now: float | None = None, held: str = "") -> Known:
     """What stories may use beside the history, from the journal alone."""
-    return Known(layout=layout, now=now, held=held, plans=dict(history.plans))
+    return Known(layout=layout, now=now, held=held)
 
 
 def write_incident(run: RunDir, history: History, number: int, settings: Settings) -> None:
@@ -25,7 +25,7 @@ def write_incident(run: RunDir, history: History, number: int, settings: Setting
     folder = run.incident(number)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     layout = settings.shape()
-    known = known_of(history, layout)
+    known = known_of(layout)
     incident = next(i for i in history.incidents if i.number == number)
     record = to_json(history, number, known)
     spent = cost(incident, layout.world, settings.run.tokens_per_sample)

@@ -94,7 +94,7 @@ def read_settings(path: str) -> Settings:
     except ValueError as error:
         message = str(error)
         key = message.split(" ", 1)[0].split(".")
-        line = line_of(text, tuple(key)) if len(key) == 2 else None  # noqa: PLR2004 - section.key
+        line = line_of(text, tuple(key)) if len(key) == 2 else None
         raise UserError(f"{path}:{line}: {message}" if line else f"{path}: {message}") from None
     return settings
 

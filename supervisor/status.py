@@ -36,7 +36,9 @@ def _slim(view: View) -> View:
     """Without what is large and of no use to a reader: 5,120 load reports, digests, findings."""
     attempt = view.attempt
     if attempt is not None:
-        attempt = replace(attempt, loaded={}, exits=attempt.exits[:LISTED_MAX], started=frozenset())
+        attempt = replace(
+            attempt, loaded={}, phases=dict(attempt.phases), exits=attempt.exits[:LISTED_MAX], started=frozenset()
+        )
     return replace(view, attempt=attempt, expected=None, findings=())
 
 

@@ -73,7 +73,9 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
 
 
 def _must_be_journaled(action: Action, history: History) -> bool:
-    """A bar is done by its entry alone; so it is done when the entry is there."""
+    """A bar is done by its entry alone, and an attempt that the journal does not know was not launched by this plan."""
+    if isinstance(action, actions.Launch):
+        return all(a.number != action.attempt for a in history.attempts)
     return isinstance(action, actions.Bar) and not set(action.nodes) <= {b.node for b in history.bars}
 
 

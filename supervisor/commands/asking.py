@@ -42,7 +42,7 @@ class Seen:
     def known(self) -> Known:
         """What stories may use."""
         held = self.status.held if self.status and self.status.asks else ""
-        return known_of(self.history, self.settings.shape(), self.now, held)
+        return known_of(self.settings.shape(), self.now, held)
 
 
 def look(name: str) -> Seen:

@@ -32,12 +32,12 @@ from supervisor.actions import (
     Release,
     Retain,
     Seal,
-    StartAgents,
+    StartAgent,
     Stop,
 )
 
 AnyAction = Annotated[
-    StartAgents | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
+    StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
     Field(discriminator="kind"),
 ]
 AnyDecision = Annotated[Recover | Contain | PlannedStop | Halt | Finish, Field(discriminator="kind")]

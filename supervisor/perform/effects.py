@@ -63,8 +63,8 @@ class Effects:
         ports = self._ports
         self.failures.pop(actions.key(action), None)
         match action:
-            case actions.StartAgents():
-                self._work(action, "cluster", lambda: self._start_agents(action.nodes))
+            case actions.StartAgent():
+                self._work(action, "cluster", lambda: self._start_agent(action.node))
             case actions.Capture():
                 self._capture(action)
             case actions.Fence():
@@ -113,25 +113,23 @@ class Effects:
 
         self._workers.submit(safely).add_done_callback(done)
 
-    def _start_agents(self, nodes: tuple[str, ...]) -> None:
-        """One step a node, so that one dead node blinds nobody else. The old agent of the node gives way to the new one."""
+    def _start_agent(self, node: str) -> None:
+        """A step of its own for each node, so that one dead node blinds nobody else. The old agent gives way to the new one."""
         ports = self._ports
-        for node in nodes:
-            tries = self._agents_started[node] = self._agents_started.get(node, 0) + 1
-            for what in ("agent", "warm") if ports.settings.run.warm else ("agent",):
-                module = f"supervisor.agent.{what}"
-                extra = (node,) if what == "warm" else ()
-                ports.cluster.launch(
-                    LaunchSpec(
-                        name=f"{ports.settings.run.name}.{what}.{node}.e{ports.epoch}.{tries}",
-                        epoch=ports.epoch,
-                        hosts=(node,),
-                        argv=(sys.executable, "-m", module, ports.run.root, *extra),
-                        env=dict(ports.settings.env),
-                        cwd=ports.settings.cwd or ports.run.root,
-                        output=ports.run.path("nodes", node, f"{what}.log"),
-                    )
+        tries = self._agents_started[node] = self._agents_started.get(node, 0) + 1
+        for what in ("agent", "warm") if ports.settings.run.warm else ("agent",):
+            extra = (node,) if what == "warm" else ()
+            ports.cluster.launch(
+                LaunchSpec(
+                    name=f"{ports.settings.run.name}.{what}.{node}.e{ports.epoch}.{tries}",
+                    epoch=ports.epoch,
+                    hosts=(node,),
+                    argv=(sys.executable, "-m", f"supervisor.agent.{what}", ports.run.root, *extra),
+                    env=dict(ports.settings.env),
+                    cwd=ports.settings.cwd or ports.run.root,
+                    output=ports.run.path("nodes", node, f"{what}.log"),
                 )
+            )
 
     def _bar(self, action: actions.Bar) -> None:
         for node in action.nodes:
