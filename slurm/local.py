@@ -62,6 +62,7 @@ class LocalCluster:
         Living ones are adopted. A node that died stays dead unless `revive`: a controller that comes back must not
         bring a lost node back with it. Answers the nodes started. Raises BootFailed.
         """
+        sockets.make_socket_dir(self._run_dir)  # a release takes it away
         started = {node: self._start(node) for node in self._nodes if self._wants_start(node, revive=revive)}
         until = time.monotonic() + deadline_s
         for node, process in started.items():
@@ -172,11 +173,13 @@ class LocalCluster:
             if newest is None or newest.epoch > epoch:
                 continue  # taken over while we waited
             processes.end_node(file.pid, file.start_ticks, file.name, self._run_dir, self._release_deadline_s)
+        self._tidy()
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back from a thread when a node has changed. One listener a run; a second call takes its place."""
         if self._listener is not None:
             self._listener.close()
+        sockets.make_socket_dir(self._run_dir)
         self._listener = _Listener(sockets.cluster_socket(self._sockets), callback)
 
     def close(self) -> None:
@@ -184,6 +187,7 @@ class LocalCluster:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+            self._tidy()
 
     # --- inside ---
 
@@ -208,6 +212,17 @@ class LocalCluster:
                 env=os.environ | {"RELIGHT_NODE": node, "RELIGHT_RUN_DIR": self._run_dir},
                 start_new_session=True,
             )
+
+    def _tidy(self) -> None:
+        """Take away the sockets of nodes that are gone, and their directory with the last of them."""
+        for node in self._nodes:
+            file = self._file(node)
+            if file is not None and not processes.alive(file.pid, file.start_ticks):
+                for path in (sockets.node_socket, sockets.agent_socket, sockets.warm_socket):
+                    with suppress(FileNotFoundError):
+                        os.unlink(path(self._sockets, node))
+        with suppress(OSError):  # somebody still has a socket there, or it is gone already
+            os.rmdir(self._sockets)
 
     def _file(self, node: str) -> NodeFile | None:
         try:

@@ -91,6 +91,7 @@ def python(text, *arguments):
 def test_it_is_a_cluster(tmp_path):
     cluster: Cluster = LocalCluster(str(tmp_path), NODES)
     view = cluster.read()
+    cluster.release(1)
     assert isinstance(view, ClusterView)
     assert {row.condition for row in view.nodes.values()} == {NodeCondition.UNKNOWN}  # never started is not fine
 
@@ -297,6 +298,8 @@ def test_release_leaves_nothing_behind_not_even_what_is_frozen(world):
     view = world.view()
     assert {row.condition for row in view.nodes.values()} == {NodeCondition.DOWN}
     assert view.nodes["n000"].reason == "released"
+    world.cluster.close()
+    assert not os.path.exists(sockets.socket_dir(world.run_dir))
     assert world.cluster.boot() == {"n000"}  # n001 was killed, so it is lost; n000 was let go
 
 
