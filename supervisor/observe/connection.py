@@ -70,6 +70,7 @@ class Connection(asyncio.Protocol):
             if self._transport is None or self._transport.is_closing():
                 return
             if len(line) > LINE:
+                self._desk.ignored()
                 self.close()
                 return
             self._line(line)
