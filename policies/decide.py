@@ -239,9 +239,13 @@ def recover(s: Situation) -> Decision | None:
     return _recover(s, filled.slots, filled.swaps, incident, bars=bars, asks=asks, text=verdict.why)
 
 
-def _climb(s: Situation) -> ladder.Rung:
+def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:
+    """The ladder; with `give_up`, what could not be judged in time is passed over (and never deleted)."""
     assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     excluded = {r.id: r.why for r in s.history.unfit}
+    if give_up:
+        late = [c for c in s.view.checkpoints if c.phase in ladder.MAY_STILL_COMPLETE]
+        excluded |= {c.id: f"could not be judged within {s.rules.checkpoint.seal_s:.0f} s" for c in late}
     return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, None, excluded, s.history.completed)
 
 
@@ -255,7 +259,7 @@ def _recover(
     asks: bool = False,
     text: str = "",
 ) -> Decision:
-    rung = _climb(s)
+    rung = _climb(s, give_up=True)
     best: CheckpointState | None = rung.checkpoint
     if best is None and not rung.from_nothing:
         seen = "; ".join(f"{r.id}: {r.why}" for r in rung.rejected[:3]) or "no completed checkpoint is left"

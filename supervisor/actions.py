@@ -130,8 +130,9 @@ Action = (
     StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
 )
 
-RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agent": 8.0, "seal": 3600.0, "make-view": 3600.0, "capture": 3600.0}
-"""How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said."""
+RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agent": 8.0, "seal": 2.0, "make-view": 2.0}
+"""How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said. Doubled at each try."""
+RETRY_MAX_S = 300.0
 
 
 def key(action: Action) -> str:

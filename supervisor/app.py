@@ -22,8 +22,8 @@ from supervisor.settings import Settings
 
 OWN_FAULT_EXIT = 70
 FENCED_EXIT = 4
-LOCAL_SETTLE_S = 0.0
-"""A local file system shows a file at once."""
+LOCAL_SETTLE_S = 1.0
+"""A local file system shows a file at once; what the ranks write beside a save may come a moment after its metadata."""
 
 
 def log_to_stderr() -> None:

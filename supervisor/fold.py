@@ -196,6 +196,8 @@ def fold(history: History, stamped: Stamped) -> History:
         case IncidentOpened():
             return _open(history, entry, at)
         case IncidentMarked():
+            if entry.what == "evidence":
+                history = _incident(history, entry.number, evidence=entry.text)
             return _times(history, entry.number, **{entry.what: at})
         case Diagnosed():
             return _incident(history, entry.incident, diagnosis=entry.diagnosis)

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from slurm.processes import environment, look
+from slurm.processes import Process, environment, look
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _SLACK_S: Final = 5.0
@@ -104,28 +104,29 @@ def leftovers(run_dir: str, node: str, before: int) -> Leftovers:
     run_dir = os.path.abspath(run_dir)
     shims: set[int] = set()
     ranks: set[int] = set()
+    groups: set[int] = set()
     for attempt in attempts_of(run_dir):
         if attempt >= before:
             break
         for process in read_pids(run_dir, attempt, node).values():
+            groups.add(process.pid)
             if is_still(process.pid, process.written):
                 ranks.add(process.pid)
             if process.shim_pid is not None and is_still(process.shim_pid, process.written):
                 shims.add(process.shim_pid)
     for name in os.listdir("/proc"):
-        if name.isdigit() and _is_marked(int(name), run_dir, node, before):
-            ranks.add(int(name))
+        found = look(int(name)) if name.isdigit() else None
+        if found is not None and _is_left(found, run_dir, node, before, groups):
+            ranks.add(found.pid)
     return Leftovers(frozenset(ranks - shims - {os.getpid()}), frozenset(shims - {os.getpid()}))
 
 
-def _is_marked(pid: int, run_dir: str, node: str, before: int) -> bool:
-    found = environment(pid)
-    attempt = found.get("RELIGHT_ATTEMPT", "")
-    return (
-        attempt.isascii()
-        and attempt.isdigit()
-        and int(attempt) < before
-        and found.get("RELIGHT_NODE") == node
-        and os.path.abspath(found.get("RELIGHT_RUN_DIR", "")) == run_dir
-        and look(pid) is not None
-    )
+def _is_left(process: Process, run_dir: str, node: str, before: int, groups: set[int]) -> bool:
+    """Is this of an older attempt: by its environment, or (a worker of a rank forked warm) by its process group?"""
+    found = environment(process.pid)
+    if found.get("RELIGHT_NODE") != node or os.path.abspath(found.get("RELIGHT_RUN_DIR", "")) != run_dir:
+        return False
+    attempt = found.get("RELIGHT_ATTEMPT")
+    if attempt is None:
+        return process.group in groups
+    return attempt.isascii() and attempt.isdigit() and int(attempt) < before

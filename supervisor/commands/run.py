@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
-
-from supervisor.errors import UserError
 
 
 @click.command(
@@ -38,26 +35,10 @@ def command(
 ) -> int:
     """Start CMD once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.profiles import load_profile  # noqa: PLC0415
-    from supervisor.rundir import RunDir  # noqa: PLC0415
-    from supervisor.settings import Settings, freeze, read_settings  # noqa: PLC0415
+    from supervisor.prepare import Wishes, prepare  # noqa: PLC0415
 
-    path = config or ("relight.toml" if os.path.exists("relight.toml") else None)
-    settings = read_settings(path) if path else Settings()
-    changes: dict[str, object] = {"command": command_line, "cwd": settings.cwd or os.getcwd()}
-    if cluster:
-        changes["cluster"] = settings.cluster.model_copy(update={"kind": cluster})
-    if profile:
-        changes["run"] = settings.run.model_copy(update={"profile": profile})
-    settings = settings.model_copy(update=changes)
-    rules = load_profile(settings.run.profile)
-    root = os.path.abspath(run_dir or os.path.join("relight-runs", settings.run.name))
-    run = RunDir(root)
-    run.create()
-    settings = freeze(root, settings)
+    prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
     if not epoch_only:
         return parent.keep([sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only", *sys.argv[2:]])
     app.log_to_stderr()
-    if not settings.command:
-        raise UserError("no command: give it after --")
-    return app.supervise(app.build(run, settings, rules))
+    return app.supervise(app.build(*prepared))

@@ -54,6 +54,7 @@ class Effects:
         self._workers = workers
         self._looked = looked
         self._agents_started: dict[str, int] = {}
+        self._at_work: set[str] = set()
         self.failures: dict[str, str] = {}
         self.capture: CaptureView | None = None
         self.released = False
@@ -61,6 +62,8 @@ class Effects:
     def perform(self, action: Action, history: History) -> None:
         """Ask for one effect. Never raises for what the world does; that is told in `failures`."""
         ports = self._ports
+        if actions.key(action) in self._at_work:
+            return  # asked again while it is being done
         self.failures.pop(actions.key(action), None)
         match action:
             case actions.StartAgent():
@@ -95,7 +98,10 @@ class Effects:
                 assert_never(action)
 
     def _work(self, action: Action, part: str, task: Callable[[], object]) -> None:
+        self._at_work.add(actions.key(action))
+
         def done(future: Future[object]) -> None:
+            self._at_work.discard(actions.key(action))
             error = future.exception()
             if error is not None:
                 self.failures[actions.key(action)] = str(error) or type(error).__name__
@@ -144,7 +150,12 @@ class Effects:
             and standing.get(action.attempt, action.checkpoint) != action.checkpoint
         ):
             store.drop_view(action.attempt)
-        store.make_view(action.attempt, action.checkpoint)
+        try:
+            store.make_view(action.attempt, action.checkpoint)
+        except NotRestorable as error:
+            if action.checkpoint and not error.not_yet:
+                store.condemn(action.checkpoint, *error.reasons)
+            raise
 
     def _abandon(self, checkpoints: tuple[str, ...]) -> None:
         for one in checkpoints:

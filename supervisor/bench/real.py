@@ -1,0 +1,185 @@
+"""`relight bench real`: a real training run is hurt five times, and ends with the bits of a run that was never disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+
+import click
+
+from supervisor.bench import nodes
+from supervisor.bench.real_run import RealRun, Shape
+from supervisor.incident_story import incident_story
+from supervisor.record import known_of
+
+STEPS = 60
+SAVE_EVERY = 10
+
+
+@dataclass
+class Demo:
+    """What happened, for people as it goes on and for programs at the end."""
+
+    folder: str
+    warm: bool
+    began: float = field(default_factory=time.monotonic)
+    checks: dict[str, bool] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        click.echo(f"{time.monotonic() - self.began:6.1f} s  {text}")
+
+    def check(self, what: str, *, ok: bool) -> None:
+        """One thing that must hold."""
+        self.checks[what] = ok
+        self.say(f"{'ok  ' if ok else 'FAIL'}  {what}")
+
+
+def shape(*, warm: bool) -> Shape:
+    """TP2 x PP2 x DP2 on 4 nodes of 2 ranks, 2 spares; asynchronous saves, an evaluation phase, one slow save."""
+    extra = ("--step-seconds", "0.15", "--eval-every", "25", "--eval-seconds", "2", "--slow-save", "50:2.5")
+    return Shape(steps=STEPS, save_every=SAVE_EVERY, warm=warm, extra=extra)
+
+
+def undisturbed(demo: Demo) -> str:
+    """The hash of the run that nobody touches."""
+    run = RealRun(os.path.join(demo.folder, "undisturbed"), shape(warm=demo.warm))
+    try:
+        run.start()
+        demo.say("undisturbed run: TP2 x PP2 x DP2, 4 nodes of 2 ranks, 60 steps, a save every 10")
+        code = run.wait_end()
+        demo.check("the undisturbed run ends with 0 and no incident", ok=code == 0 and not run.history().incidents)
+        return run.weights_hash()
+    finally:
+        run.stop()
+
+
+def kill_rank(demo: Demo, run: RealRun) -> None:
+    """1. SIGKILL of a rank."""
+    run.wait_step(14)
+    pid = nodes.rank_pid(run.run.root, 1, 3)
+    demo.say(f"1. SIGKILL of rank 3 (pid {pid}) at step {run.frontier()}")
+    os.kill(pid, signal.SIGKILL)
+    incident = run.wait_closed(1)
+    same = run.slots(2) == run.slots(1)
+    demo.check("rank 3 is named, nobody is barred, every slot keeps its node", ok=same and not incident.barred)
+    first = incident.diagnosis.first if incident.diagnosis else ()
+    demo.check("the earliest error is rank 3's SIGKILL", ok=[f.rank for f in first] == [3])
+
+
+def freeze(demo: Demo, run: RealRun) -> str:
+    """2. SIGSTOP of a node; a spare takes its slot. Answers the frozen node."""
+    run.wait_step(24, attempt=2)
+    node = run.slots(2)[1]
+    demo.say(f"2. SIGSTOP of node {node} at step {run.frontier()}")
+    nodes.freeze_node(run.run.root, node)
+    incident = run.wait_closed(2)
+    before, after = run.slots(2), run.slots(3)
+    changed = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    demo.check(
+        f"{node} is barred, a spare takes slot 1, no other slot changes",
+        ok=changed == [1] and incident.barred == (node,),
+    )
+    return node
+
+
+def thaw(demo: Demo, run: RealRun, node: str) -> None:
+    """2b. SIGCONT after the relaunch: what thaws can publish nothing, and ends."""
+    before = run.history().completed
+    demo.say(f"2b. SIGCONT of {node}: its old ranks thaw")
+    old = [nodes.rank_pid(run.run.root, 2, rank) for rank in (2, 3)]
+    nodes.thaw_node(run.run.root, node)
+    run.wait_for("the thawed ranks gone", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in old) or None, 30)
+    late = [c for c in run.history().completed if c not in before and c.startswith("a0002")]
+    demo.check("the thawed ranks are gone and nothing of theirs was published", ok=not late)
+
+
+def kill_node_in_save(demo: Demo, run: RealRun) -> None:
+    """3. Death of a node in the middle of an asynchronous save."""
+    run.wait_step(39, attempt=3)
+    save = run.run.path("checkpoints", "saves", "a0003", "iter_0000040")
+
+    def writing() -> bool | None:
+        return (
+            bool(os.path.isdir(save) and os.listdir(save) and not os.path.exists(os.path.join(save, ".metadata")))
+            or None
+        )
+
+    run.wait_for("the save of step 40 being written", writing, 60)
+    node = run.slots(3)[2]
+    demo.say(f"3. death of node {node} in the middle of the save of step 40")
+    nodes.kill_node(run.run.root, node)
+    incident = run.wait_closed(3)
+    demo.check(
+        f"{node} is barred, the last spare takes slot 2; the save that was being written is not used",
+        ok=incident.barred == (node,) and incident.checkpoint_step == 30,
+    )
+
+
+def kill_controller(demo: Demo, run: RealRun) -> None:
+    """4. SIGKILL of the controller in mid-training: the ranks go on and are adopted."""
+    run.wait_step(42, attempt=4)
+    epoch, pid = run.history().epoch, run.controller_pid()
+    demo.say(f"4. SIGKILL of the controller (pid {pid}) at step {run.frontier()}")
+    os.kill(pid, signal.SIGKILL)
+    run.wait_for("the next epoch", lambda: run.history().epoch > epoch or None, 30)
+    run.wait_step(45, attempt=4)
+    demo.check("a new controller adopts the ranks; the attempt goes on", ok=run.attempt() == 4)
+
+
+def kill_controller_at_launch(demo: Demo, run: RealRun) -> None:
+    """5. SIGKILL of a rank, and of the controller between the intent of the relaunch and the relaunch."""
+    run.wait_step(46, attempt=4)
+    epoch = run.history().epoch
+    demo.say(f"5. SIGKILL of rank 6 at step {run.frontier()}, and of the controller between intent and launch")
+    os.kill(nodes.rank_pid(run.run.root, 4, 6), signal.SIGKILL)
+    run.wait_closed(4)
+    history = run.history()
+    once = [a.number for a in history.attempts].count(5) == 1
+    demo.check("the controller died there, and attempt 5 was launched once", ok=once and history.epoch > epoch)
+
+
+def disturbed(demo: Demo) -> RealRun:
+    """The run that is hurt five times."""
+    run = RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=demo.warm), crash=("before", "launch", 5))
+    run.start()
+    demo.say("the same run again, now disturbed")
+    kill_rank(demo, run)
+    node = freeze(demo, run)
+    thaw(demo, run, node)
+    kill_node_in_save(demo, run)
+    kill_controller(demo, run)
+    kill_controller_at_launch(demo, run)
+    code = run.wait_end()
+    demo.check("the disturbed run ends with 0", ok=code == 0)
+    return run
+
+
+def main(folder: str, *, warm: bool, as_json: bool) -> int:
+    """Run both, compare, tell. The exit code."""
+    demo = Demo(os.path.abspath(folder), warm)
+    calm = undisturbed(demo)
+    run: RealRun | None = None
+    try:
+        run = disturbed(demo)
+        hurt = run.weights_hash()
+    finally:
+        if run is None:
+            RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=warm)).stop()
+        else:
+            run.stop()
+    history = run.history()
+    books = history.books
+    demo.check(f"the ledger adds up: {books.computed} computed", ok=books.computed - books.rolled_back == STEPS)
+    known = known_of(run.shape_layout())
+    for incident in history.incidents:
+        click.echo("\n" + incident_story(history, incident.number, known), nl=False)
+    click.echo(f"\nundisturbed: {calm}\ndisturbed:   {hurt}")
+    demo.check("the weights and the optimizer state are those of the undisturbed run, bit for bit", ok=calm == hurt)
+    good = all(demo.checks.values())
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "undisturbed": calm, "disturbed": hurt, "checks": demo.checks, "ok": good}))
+    return 0 if good else 1

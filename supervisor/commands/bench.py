@@ -1,0 +1,26 @@
+"""`relight bench`: the simulated-failure test bench."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group("bench", epilog="\b\nExamples:\n  relight bench real\n  relight bench real --warm --folder /tmp/demo")
+def command() -> None:
+    """Hurt a run of the reference trainer and see it come back. Needs the extra `train` (torch)."""
+
+
+@command.command("real", epilog="\b\nExample:\n  relight bench real --warm")
+@click.option("--folder", default="build/demo", show_default=True, type=click.Path(), help="Where the runs go.")
+@click.option(
+    "--warm/--cold", default=True, show_default=True, help="Fork ranks from a process that has torch imported."
+)
+@click.option("--json", "as_json", is_flag=True, help="A last line for programs.")
+def real(folder: str, warm: bool, as_json: bool) -> int:
+    """A real run is hurt five times and ends bit-equal to one that nobody touched. Exit 0: all held."""
+    import shutil  # noqa: PLC0415 - `relight --help` need not wait for it
+
+    from supervisor.bench import real as work  # noqa: PLC0415
+
+    shutil.rmtree(folder, ignore_errors=True)
+    return work.main(folder, warm=warm, as_json=as_json)

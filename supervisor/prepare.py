@@ -1,0 +1,41 @@
+"""From what a person typed to a run that can be supervised: settings, profile, run directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from policies.rules import Rules
+from supervisor.errors import UserError
+from supervisor.profiles import load_profile
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings, freeze, read_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The options of `relight run`; None where nothing was said."""
+
+    cluster: str | None
+    config: str | None
+    profile: str | None
+    run_dir: str | None
+    command: tuple[str, ...]
+
+
+def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
+    """Read, check and freeze. Raises UserError."""
+    path = wishes.config or ("relight.toml" if os.path.exists("relight.toml") else None)
+    settings = read_settings(path) if path else Settings()
+    changes: dict[str, object] = {"command": wishes.command, "cwd": settings.cwd or os.getcwd()}
+    if wishes.cluster:
+        changes["cluster"] = settings.cluster.model_copy(update={"kind": wishes.cluster})
+    if wishes.profile:
+        changes["run"] = settings.run.model_copy(update={"profile": wishes.profile})
+    settings = settings.model_copy(update=changes)
+    if not settings.command:
+        raise UserError("no command: give it after --")
+    rules = load_profile(settings.run.profile)
+    run = RunDir(os.path.abspath(wishes.run_dir or os.path.join("relight-runs", settings.run.name)))
+    run.create()
+    return run, freeze(run.root, settings), rules
