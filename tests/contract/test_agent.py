@@ -288,6 +288,12 @@ def test_older_ranks_are_killed_and_only_they(run_dir, agents, children):
     def mark(attempt, node="n000"):
         return {"RELIGHT_RUN_DIR": run_dir, "RELIGHT_ATTEMPT": str(attempt), "RELIGHT_NODE": node}
 
+    here = {"RELIGHT_RUN_DIR": run_dir, "RELIGHT_NODE": "n000"}
+    # A worker of a rank that was forked warm: no attempt in its environment, but the rank's process group.
+    forked = children(
+        "import os, time\nos.setpgid(0, 0)\nif os.fork() == 0:\n    time.sleep(600)\nos._exit(0)", env=here
+    )
+    write_pid(run_dir, 1, 2, forked.pid)
     old, stopped, warm, shim = children(env=mark(1)), children(env=mark(1)), children(), children()
     new, elsewhere, reused = children(env=mark(2)), children(env=mark(1, "n001")), children()
     stopped.send_signal(signal.SIGSTOP)
@@ -306,6 +312,10 @@ def test_older_ranks_are_killed_and_only_they(run_dir, agents, children):
 
     asyncio.run(scene())
     assert [p.wait(DEADLINE_S) for p in (old, stopped, warm, shim)] == [-signal.SIGKILL] * 4
+    assert forked.wait(DEADLINE_S) == 0
+    assert [
+        p for p in os.listdir("/proc") if p.isdigit() and (found := look(int(p))) and found.group == forked.pid
+    ] == []
     assert [p.poll() for p in (new, elsewhere, reused)] == [None] * 3
 
 
