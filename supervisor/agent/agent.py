@@ -24,6 +24,7 @@ from typing import Any, Final
 from slurm.processes import look
 from slurm.sockets import agent_socket, make_socket_dir
 from supervisor.agent.board import Board
+from supervisor.agent.endings import read_endings
 from supervisor.agent.follow import Follower, ranks_here
 from supervisor.agent.pids import is_still, read_pids
 from supervisor.agent.stacks import Target, find_py_spy, keep_evidence
@@ -35,6 +36,9 @@ POLL_S: Final = 0.25
 
 _FOUND: Final = 1000
 """Findings of the attempt that a new controller is told again; it drops those that it knows."""
+
+_ENDINGS_S: Final = 1.0
+"""Seconds between two looks for exit records: most ends are told by datagram, at once."""
 
 _SWEEP_S: Final = 5.0
 _RECEIVE: Final = 4 << 20
@@ -66,7 +70,7 @@ class Agent:
         loop.add_signal_handler(signal.SIGTERM, self._over.set)
         ranks = _bind(agent_socket(sockets, self._node))
         loop.add_reader(ranks.fileno(), self._read_ranks, ranks)
-        for work in (self._uplink.run(), self._beats(), self._logs(), self._directory()):
+        for work in (self._uplink.run(), self._beats(), self._logs(), self._endings(), self._directory()):
             self._start(work)
         try:
             await self._over.wait()
@@ -181,8 +185,21 @@ class Agent:
                 message = json.loads(data)
             except (ValueError, RecursionError):
                 continue
-            if self._board.take(message, time.monotonic()):
-                self._uplink.send({"type": "rank", "node": self._node, "m": message})
+            self._hear(message)
+
+    def _hear(self, message: object) -> None:
+        """Note one message of a rank, and pass it on when it can't wait for the beat."""
+        if self._board.take(message, time.monotonic()):
+            self._uplink.send({"type": "rank", "node": self._node, "m": message})
+
+    async def _endings(self) -> None:
+        while True:
+            attempt = self._attempt
+            ranks = [r for r in self._follower.ranks if not self._board.has_ended(r, attempt)]
+            for message in await asyncio.to_thread(read_endings, self._run_dir, attempt, ranks):
+                if not self._board.has_ended(message["r"], attempt):  # its shim may have said so meanwhile
+                    self._hear(message)
+            await asyncio.sleep(_ENDINGS_S)
 
     async def _logs(self) -> None:
         while True:
@@ -193,8 +210,7 @@ class Agent:
                 self._found.append({"type": "finding", "node": self._node, "finding": finding})
                 self._uplink.send(self._found[-1])
             for message in heard.steps:
-                if self._board.take(message, time.monotonic()):
-                    self._uplink.send({"type": "rank", "node": self._node, "m": message})
+                self._hear(message)
             await asyncio.sleep(self._poll_s)
 
     # --- to the controller -----------------------------------------------------------------------------------------

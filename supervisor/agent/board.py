@@ -49,7 +49,8 @@ class Board:
             known = self._ranks[rank] = _Rank(attempt, "start-up", -1, now)
         elif attempt < known.attempt:
             return self._refuse()
-        elif kind == "start":  # started once more inside the attempt: what was said before is over
+        elif kind == "start" and self._is_other(known, message.get("pid")):
+            # Started once more inside the attempt: what was said before is over.
             known = self._ranks[rank] = _Rank(attempt, "start-up", -1, now)
         dropped = message.get("dropped")
         if _is_count(dropped):
@@ -66,6 +67,7 @@ class Board:
         return [
             [rank, known.attempt, known.phase, known.step, round(now - known.moved, 3)]
             for rank, known in self._ranks.items()
+            if known.rows or known.last.keys() - {"exit"}  # a rank that was refused has never run
         ]
 
     def again(self, attempt: int) -> list[dict[str, Any]]:
@@ -83,6 +85,11 @@ class Board:
         known = self._ranks.get(rank)
         return known is not None and known.attempt == attempt and ("hello" in known.last or "loaded" in known.last)
 
+    def has_ended(self, rank: int, attempt: int) -> bool:
+        """Is it known how this rank has ended?"""
+        known = self._ranks.get(rank)
+        return known is not None and known.attempt == attempt and "exit" in known.last
+
     def pids(self, attempt: int) -> dict[int, int]:
         """The processes that the ranks of this attempt say they are."""
         found: dict[int, int] = {}
@@ -98,6 +105,12 @@ class Board:
     def _refuse(self) -> bool:
         self.refused += 1
         return False
+
+    @staticmethod
+    def _is_other(known: _Rank, pid: object) -> bool:
+        """Is this another process than the one known? A word of the shim may come after the first of its rank."""
+        told = [known.last[kind].get("pid") for kind in ("start", "hello") if kind in known.last]
+        return bool(told) and pid not in told
 
     @staticmethod
     def _move(known: _Rank, kind: str, message: dict[str, Any], now: float) -> None:

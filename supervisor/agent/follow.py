@@ -61,6 +61,7 @@ class Follower:
         self._attempt = 0
         self._followed: dict[str, _Followed] = {}
         self._placed = False
+        self.ranks: tuple[int, ...] = ()  # of this node in this attempt, once that is known
         self._sent: Counter[tuple[int | None, str]] = Counter()
 
     def attempt(self, attempt: int) -> None:
@@ -70,6 +71,7 @@ class Follower:
             self._followed.clear()
             self._sent.clear()
             self._placed = False
+            self.ranks = ()
 
     def watch(self, paths: Iterable[str]) -> None:
         """Follow these files too, wherever they lie (a site's own logs, the kernel's log)."""
@@ -100,6 +102,7 @@ class Follower:
         if ranks is None:
             return
         self._placed = True
+        self.ranks = tuple(ranks)
         folder = os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "logs")
         for rank in ranks:
             path = os.path.join(folder, f"rank_{rank:05d}.log")

@@ -250,7 +250,10 @@ class Hub:
             except (ValueError, RecursionError):
                 raw = None
             self._read_exits.add((attempt, name))
-            if self._intake.exit(raw, int(rank[1]), attempt) is None:
+            node = raw.get("node") if isinstance(raw, dict) else None
+            writer = self._connections.get(node) if isinstance(node, str) else None
+            clock = _clock(writer) if writer is not None else Clock(0.0, 0.0)
+            if self._intake.exit(raw, int(rank[1]), attempt, clock) is None:
                 self.ignored()
         return len(known.exits()) - before
 
@@ -304,4 +307,6 @@ class Hub:
 
 
 def _clock(connection: Connection) -> Clock:
-    return Clock(connection.offset, connection.offset_bound)
+    """An offset that its own bound explains is none: on one machine the clocks are the same, and so stay the times."""
+    offset, bound = connection.offset, connection.offset_bound
+    return Clock(offset if abs(offset) > bound else 0.0, bound)

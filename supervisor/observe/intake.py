@@ -58,6 +58,7 @@ class Intake:
             if known is None or type(rank) is not int or not 0 <= rank < known.world or idle_s is None:
                 self.ignored += 1
                 continue
+            known.heard(rank, now - max(0.0, idle_s))  # a rank of which a beat tells has started
             done = step if type(step) is int and -1 <= step < messages.LARGEST else -1
             known.moved(rank, phase_of(phase), done, now - max(0.0, idle_s))
 
@@ -87,13 +88,13 @@ class Intake:
             return None
         return found if self.found.note(found) else None
 
-    def exit(self, raw: object, rank: int, attempt: int) -> RankExit | None:
-        """The exit record of this rank and attempt, noted; None when it is another's or makes no sense."""
+    def exit(self, raw: object, rank: int, attempt: int, clock: Clock) -> RankExit | None:
+        """The exit record of this rank and attempt, noted in our time; None when it is another's or makes no sense."""
         known = self.attempts.get(attempt)
         end = messages.rank_exit(raw, known.world) if known is not None and isinstance(raw, dict) else None
         if known is None or end is None or (end.rank, end.attempt) != (rank, attempt):
             return None
-        known.exited(end)
+        known.exited(replace(end, wall=end.wall + clock.offset))
         return end
 
     def _rank_said(self, known: Progress, rank: int, said: Raw, node: str, clock: Clock, at: float) -> bool:
@@ -101,7 +102,7 @@ class Intake:
         if kind == "step":
             return self._step(known, rank, said, at)
         if kind == "exit":
-            return self.exit(said, rank, known.attempt) is not None
+            return self.exit(said, rank, known.attempt, clock) is not None
         if kind == "start":
             known.heard(rank, at, messages.count(said.get("pid")))
         elif kind == "hello":

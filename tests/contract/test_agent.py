@@ -23,6 +23,7 @@ from supervisor.observe.hub import Hub
 from supervisor.training import connect
 
 DEADLINE_S = 20
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def children():
         child.stdout.close()
 
 
-def place(run_dir, attempt, **more):
+def place(run_dir, attempt, /, **more):
     folder = os.path.join(run_dir, "attempts", f"{attempt:04d}")
     for name in ("logs", "pids", "exit"):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
@@ -375,6 +376,34 @@ def test_an_agent_that_is_frozen_leaves_its_ranks_unknown(run_dir, agents):
     assert (state.kept, state.unknown) == (0, 2)
 
 
+def test_a_refused_start_is_read_from_its_record(run_dir, agents):
+    folder = place(run_dir, 1)
+    record = {
+        "schema": 1,
+        "rank": 1,
+        "node": "n000",
+        "attempt": 1,
+        "pid": None,
+        "code": 94,
+        "signal": None,
+        "wall": 5.0,
+        "refused": "fenced",
+    }
+
+    async def scene():
+        async with Controller(run_dir) as controller:
+            agents()
+            await controller.until(controller.hub.connected)
+            write(os.path.join(folder, "exit", "rank_00000.json"), "{")
+            write(os.path.join(folder, "exit", "rank_00001.json"), json.dumps(record))
+            await controller.until(lambda: controller.view().exits)
+            return controller.view()
+
+    view = asyncio.run(scene())
+    assert [(e.rank, e.code, e.refused) for e in view.exits] == [(1, 94, "fenced")]
+    assert view.started == frozenset()
+
+
 def test_logs_become_findings_and_steps(run_dir, agents):
     folder = place(run_dir, 1)
     log = os.path.join(folder, "logs", "rank_00001.log")
@@ -422,3 +451,37 @@ def test_nonsense_on_the_ranks_socket_changes_nothing(run_dir, agents, ranks):
             await controller.until(lambda: controller.view().started == {1})
 
     asyncio.run(scene())
+
+
+SCRIPT = """
+from supervisor.training import connect
+run = connect(tp=0, pp=0, dp=0, capability="AVX2")
+run.loaded(checkpoint=run.checkpoint, step=0, samples=0, updates=0)
+run.step(1, samples=8, updates=1, loss=2.5)
+run.done()
+"""
+
+
+def test_a_rank_under_its_shim_is_seen_whole(run_dir, agents):
+    with open(os.path.join(run_dir, "train.py"), "w") as file:
+        file.write(SCRIPT)
+    place(
+        run_dir, 1, run="demo", epoch=1, attempt=1, tp=1, pp=1, dp=1, ranks_per_node=1, master_addr="127.0.0.1", master_port=29999,
+        command=[sys.executable, os.path.join(run_dir, "train.py")], cwd=run_dir, env={"PYTHONPATH": ROOT}, save_dir="/s", load_dir="/l",
+        checkpoint="", warm=False, reporter=0, agent_sockets=make_socket_dir(run_dir),
+    )  # fmt: skip
+    shim = [sys.executable, "-I", "-S", os.path.join(ROOT, "supervisor", "agent", "shim.py"), run_dir, "1"]
+
+    async def scene():
+        async with Controller(run_dir, world=1) as controller:
+            agents()
+            await controller.until(controller.hub.connected)
+            env = {**os.environ, "RELIGHT_PROCID": "0", "RELIGHT_NODE": "n000"}
+            done = await asyncio.to_thread(subprocess.run, shim, env=env, check=False)
+            await controller.until(lambda: controller.view().exits)
+            return done.returncode, controller.view()
+
+    code, view = asyncio.run(scene())
+    assert (code, view.exits[0].clean, view.started, view.done, view.frontier) == (0, True, {0}, 1, 1)
+    assert view.loaded[0].place is None
+    assert not view.limited
