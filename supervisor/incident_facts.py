@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies import ledger
@@ -10,7 +10,6 @@ from policies.facts import Recover
 from supervisor.say import clean, names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import tzinfo
 
     from policies.facts import Attempt, CheckpointState, History, Incident, Times
@@ -21,14 +20,13 @@ if TYPE_CHECKING:
 class Known:
     """What a story can use beside the History; each part may be missing.
 
-    `plans`: incident -> digest of the plan that was carried out (History.plans). `now`: wall seconds, for open spans.
+    `now`: wall seconds, for open spans.
     `held`: why the gate holds the open plan for a person; empty when it does not, or that is not at hand.
     """
 
     zone: tzinfo | None = None
     layout: Layout | None = None
     checkpoints: tuple[CheckpointState, ...] = ()
-    plans: Mapping[int, str] = field(default_factory=dict)
     now: float | None = None
     held: str = ""
 
@@ -60,11 +58,11 @@ def last_attempt(history: History, incident: Incident) -> Attempt | None:
     return own[-1] if own else None
 
 
-def plan_of(history: History, incident: Incident, known: Known) -> str | None:
+def plan_of(history: History, incident: Incident) -> str | None:
     """The digest of the open plan of an incident, else of the one that was carried out; None when there was none."""
     if isinstance(history.decision, Recover) and history.decision.incident == incident.number:
         return history.decision_digest
-    return known.plans.get(incident.number) or None
+    return dict(history.plans).get(incident.number) or None
 
 
 def waits(history: History, known: Known) -> bool:
@@ -72,8 +70,16 @@ def waits(history: History, known: Known) -> bool:
     decision, digest = history.decision, history.decision_digest
     if not isinstance(decision, Recover) or digest is None or digest in history.approvals | history.refused:
         return False
+    if history.paused:
+        return False  # nothing is carried out then, approved or not
     asked = decision.incident is not None and history.mode == "approve"
     return bool(known.held) or asked or (history.mode == "auto" and decision.asks)
+
+
+def why_asked(known: Known) -> str:
+    """Why a person is asked, for a text that says already that one is; empty in mode approve, where one always is."""
+    why = clean(known.held).removeprefix("waits for a person").lstrip(": ")
+    return "" if why == "(mode approve)" else why
 
 
 def redo(incident: Incident) -> tuple[int | None, int | None]:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 from policies.facts import Recover
 from policies.layout import prove_swap
-from supervisor.incident_facts import Known, begin, find_incident, last_attempt, lost_s, plan_of, redo, split, waits
+from supervisor.incident_facts import (
+    Known,
+    begin,
+    find_incident,
+    last_attempt,
+    lost_s,
+    plan_of,
+    redo,
+    split,
+    waits,
+    why_asked,
+)
 from supervisor.say import (
     amount,
     clean,
@@ -115,7 +126,8 @@ def _timeline(entries: list[_Entry], start: float, zone: tzinfo | None) -> list[
     return lines
 
 
-def _where(finding: Finding) -> str:
+def where(finding: Finding) -> str:
+    """n0417, rank 3338; or what of it is known."""
     parts = [clean(finding.node, 64)] if finding.node else []
     parts += [f"rank {finding.rank}"] if finding.rank is not None else []
     return ", ".join(parts) if parts else "place unknown"
@@ -133,7 +145,7 @@ def _seen(incident: Incident, known: Known) -> list[_Entry]:
         more = [] if moment(finding.wall, known.zone) else ["When: unknown."]
         if finding.offset_bound >= 1:
             more.append(f"The clock of its node is known to {span(finding.offset_bound)} only.")
-        entries.append(_Entry(finding.wall, f"{_where(finding)}: {sentence(finding.text)}", mark, tuple(more)))
+        entries.append(_Entry(finding.wall, f"{where(finding)}: {sentence(finding.text)}", mark, tuple(more)))
     more = [] if first else ["Earliest error: not found." if diagnosis else "Earliest error: not yet known."]
     if diagnosis:
         share = f" (category {clean(diagnosis.category, 64)}, confidence {diagnosis.confidence:.2f})"
@@ -182,7 +194,7 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         entries.append(_Entry(times.decided, "Way back: from nothing; no save was completed.", more=rejected))
     elif rejected:
         entries.append(_Entry(times.decided, "Way back: none found.", more=rejected))
-    digest = plan_of(history, incident, known)
+    digest = plan_of(history, incident)
     plan = f"Plan {plan_id(digest)}." if digest else "Plan."
     if times.approved is not None and incident.approved_by:
         waited = f"waited {span(times.approved - times.decided)}"
@@ -193,27 +205,30 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         entries.append(_Entry(times.decided, f"{plan} Carried out; no approval is on record."))
     elif planned and digest:
         would = f"It would bar {names(planned.bars)}. " if planned.bars else "It would bar nobody. "
-        would += _swapped(planned.swaps, history, incident, planned.slots, known.layout)
-        entries.append(_Entry(times.decided, f"{plan} {_standing(history, digest, known)}", more=(would,)))
+        would += swap_text(planned.swaps, history, incident, planned.slots, known.layout)
+        entries.append(_Entry(times.decided, f"{plan} {plan_standing(history, digest, known)}", more=(would,)))
     return entries
 
 
-def _standing(history: History, digest: str, known: Known) -> str:
+def plan_standing(history: History, digest: str, known: Known) -> str:
     """How an open plan stands with the people who may decide."""
     if digest in history.refused:
         return "Refused."
-    if digest in history.approvals:
-        return "Approved; being carried out."
     if history.mode == "observe":
         return "Only observing: this is what would be done."
+    if history.paused:
+        yes = "Approved; the" if digest in history.approvals else "The"
+        return f"{yes} run is paused: nothing is carried out until a person resumes it."
+    if digest in history.approvals:
+        return "Approved; being carried out."
     changed = [n for n, c in (("checkpoint", history.choice.checkpoint), ("spares", history.choice.spares)) if c]
     changed += ["nodes kept"] if history.choice.keep_nodes else []
     by = f" As changed by a person: {', '.join(changed)}." if changed else ""
-    why = f" ({clean(known.held)})" if known.held else ""
+    why = f" ({why_asked(known)})" if why_asked(known) else ""
     return (f"Waiting for approval{why}." if waits(history, known) else "Being carried out.") + by
 
 
-def _swapped(swaps: Swaps, history: History, incident: Incident, after: tuple[str, ...], layout: Layout | None) -> str:
+def swap_text(swaps: Swaps, history: History, incident: Incident, after: tuple[str, ...], layout: Layout | None) -> str:
     """Who takes which slot, and whether all groups are as before but for that; computed from both slot maps, never assumed."""
     moved = [f"{clean(to, 64)} takes slot {slot} of {clean(old, 64)}" for slot, old, to in swaps]
     text = ", ".join(moved) if len(moved) <= 4 else f"{number(len(moved))} slots change hands"
@@ -241,7 +256,7 @@ def _acted(history: History, incident: Incident, known: Known) -> list[_Entry]:
     attempt = last_attempt(history, incident)
     if attempt and (incident.swaps or told):
         # A swap that is only planned is told with the plan.
-        text = _swapped(incident.swaps, history, incident, attempt.slots, known.layout)
+        text = swap_text(incident.swaps, history, incident, attempt.slots, known.layout)
         entries.append(_Entry(attempt.intended_at, text))
     if times.relaunched is not None and attempt:
         entries.append(_Entry(times.relaunched, f"Attempt {attempt.number} launched."))

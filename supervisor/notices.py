@@ -13,8 +13,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from policies.facts import FaultClass, Recover
-from supervisor.incident_facts import Known, begin, redo
+from supervisor.incident_facts import Known, begin, redo, why_asked
+from supervisor.incident_story import incident_story
+from supervisor.plan_page import plan_text
 from supervisor.say import clean, clock, count, moment, names, number, plan_id, sentence, span, zone_name
+from supervisor.story import run_story
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +63,19 @@ def notice(history: History, what: What, known: Known | None = None, hold_s: flo
     return None if made is None or made.key in history.told else made
 
 
+def page(history: History, what: What, known: Known | None = None) -> str:
+    """What stands on the command's standard input: the open plan on a page, the story of what halted, else of the run."""
+    known = known or Known()
+    try:
+        if what == "plan":
+            return plan_text(history, known)
+        if history.halted and history.halted.incident is not None:
+            return incident_story(history, history.halted.incident, known)
+    except LookupError:
+        pass  # a first start has no incident: the run's own story is told
+    return run_story(history, known)
+
+
 def _when(at: float | None, known: Known) -> str:
     seen = moment(at, known.zone)
     return f"{clock(at, known.zone, known.now)} {zone_name(seen)}" if seen else "a time that is not known"
@@ -72,6 +88,7 @@ def _plan(history: History, known: Known, _hold_s: float) -> Notice | None:
     run = clean(history.run, 64)
     incident = next((i for i in history.incidents if i.number == decision.incident), None)
     watching = history.mode == "observe"
+    asked = f": {why_asked(known)}" if why_asked(known) else ""
     if incident is None:
         title = f"relight {run}: ready to start" + ("" if watching else ", waiting for you")
         seen = f"Attempt {decision.attempt} is not launched yet ({decision.reason})"
@@ -79,7 +96,7 @@ def _plan(history: History, known: Known, _hold_s: float) -> Notice | None:
         # A pure stall has not been stopped by anybody: what it occupies is still held while we wait.
         state = "stalled" if decision.fault is FaultClass.STALL else "stopped"
         title = f"relight {run}: {state} at {_when(begin(incident), known)}"
-        title += ", only observing" if watching else ", waiting for you"
+        title += ", only observing" if watching else f", waiting for you{asked}"
         seen = _earliest(incident, known)
     command = f"relight plan {run}" if watching else f"relight approve {run} --plan {plan_id(digest)}"
     effects = _effects(decision, incident, digest, known)
@@ -149,7 +166,7 @@ def environment(told: Notice, base: Mapping[str, str]) -> dict[str, str]:
 def run_command(argv: Sequence[str], told: Notice, story: str = "", deadline_s: float = DEADLINE_S) -> Future[Outcome]:
     """Run the `[notify] command` in a thread of its own; its result never raises.
 
-    The story stands on its stdin (the notice, where the story is empty). At the deadline it is killed with all that it
+    `story` (see `page`) stands on its stdin; the notice, where it is empty. At the deadline it is killed with all that it
     has started. The thread dies with the process: a slow notice never holds up the controller's end.
     """
     result: Future[Outcome] = Future()

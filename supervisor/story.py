@@ -230,7 +230,7 @@ def _incident_json(history: History, incident: Incident, known: Known) -> dict[s
     return {
         **asdict(incident),
         "state": state_of(history, incident, known),
-        "plan": plan_of(history, incident, known),
+        "plan": plan_of(history, incident),
         "lost_s": lost_s(incident),
         "redo_iterations": steps,
         "samples_read_again": samples,

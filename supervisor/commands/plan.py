@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -25,18 +25,25 @@ def command(run: str, checkpoint: str, spares: tuple[str, ...], keep_nodes: tupl
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
     from policies.facts import Recover  # noqa: PLC0415
     from supervisor.commands.asking import ask, look  # noqa: PLC0415
-    from supervisor.story import plan_text  # noqa: PLC0415
+    from supervisor.plan_page import plan_json, plan_text  # noqa: PLC0415
 
     seen = look(run)
     if checkpoint or spares or keep_nodes:
         return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes)
-    decision = seen.history.decision
+    history, known = seen.history, seen.known
+    if seen.status is not None and isinstance(seen.status.view.checkpoints, tuple):
+        known = replace(known, checkpoints=seen.status.view.checkpoints)
+    decision = history.decision
     open_plan = isinstance(decision, Recover) and decision.incident is not None
     if as_json:
-        plan = {**asdict(decision), "digest": seen.history.decision_digest} if isinstance(decision, Recover) else None
-        click.echo(json.dumps({"schema": 1, "run": seen.history.run, "plan": plan if open_plan else None}))
+        plan = {**asdict(decision), "digest": history.decision_digest} if isinstance(decision, Recover) else None
+        page = plan_json(history, known) if open_plan else None
+        shown = {"schema": 1, "run": history.run, "plan": plan if open_plan else None, "page": page}
+        click.echo(json.dumps({**shown, "controller_alive": seen.alive}))
     elif open_plan:
-        click.echo(plan_text(seen.history, seen.known), nl=False)
+        click.echo(plan_text(history, known), nl=False)
+        if not seen.alive:
+            click.echo(f"No controller is alive: what you answer waits for the next one. See: relight status {run}")
     else:
-        click.echo(f"No plan is open. See: relight status {seen.history.run}")
+        click.echo(f"No plan is open. See: relight status {history.run}")
     return 0 if open_plan else 3

@@ -12,7 +12,10 @@ from test_story_example import DIGEST, at, ten_forty
 from policies.facts import FaultClass, Halted
 from policies.reasons import Reason
 from supervisor import notices
-from supervisor.notices import Notice, notice, run_command
+from supervisor.incident_story import incident_story
+from supervisor.notices import Notice, notice, page, run_command
+from supervisor.plan_page import plan_text
+from supervisor.story import run_story
 
 HOSTILE = "\x1b[2Jn0417\x00\u202e" + "A" * 10_000
 LIMIT_S = 60  # only a hang reaches it
@@ -70,6 +73,30 @@ def test_the_same_thing_is_told_once():
     assert notice(replace(history, decision_digest="b02e77" + "0" * 10), "plan", known).key != told.key
     assert notice(*_halt_args()).key == notice(*_halt_args()).key
     assert notice(halted(at=at("04:00:00", 11))[0], "halt").key != notice(*_halt_args()).key
+
+
+def test_outside_approve_mode_it_says_why_a_person_is_asked():
+    history, known = waiting(mode="auto")
+    held = "waits for a person: stall is not cleared for automation"
+    told = notice(history, "plan", replace(known, held=held))
+    assert told.title == (
+        "relight llm500b: stalled at 10:40:07 CST, waiting for you: stall is not cleared for automation"
+    )
+    asked = notice(history, "plan", replace(known, held="waits for a person (mode approve)"))
+    assert asked.title.endswith(", waiting for you")
+
+
+def test_the_page_on_the_standard_input_is_that_of_the_matter():
+    history, known = waiting()
+    assert page(history, "plan", known) == plan_text(history, known)
+    history, known = halted()
+    assert page(history, "halt", known) == incident_story(history, 12, known)
+    history, known = halted(incident=None)
+    assert page(history, "halt", known) == run_story(history, known)
+    # The journal may name an incident that this history does not have, and a plan may be gone by now.
+    history, known = halted(incident=99)
+    assert page(history, "halt", known) == run_story(history, known)
+    assert page(replace(history, decision=None), "plan", known) == run_story(replace(history, decision=None), known)
 
 
 @pytest.mark.parametrize("answer", ["approvals", "refused"])

@@ -131,7 +131,7 @@ def test_a_story_without_saves_or_layout_keeps_its_other_lines():
     told = incident_story(history, 12, Known(zone=CST))
     assert "Way back: iteration 41,200 (a0012-i0041200).\n" in told
     assert "n0643 takes slot 417 of n0417.\n" in told
-    assert "Plan. Approved 10:52:30 by li.wei" in told
+    assert "Plan 8f3a1c. Approved 10:52:30 by li.wei" in told
 
 
 def test_the_samples_being_read_and_a_second_look_are_told():
@@ -153,7 +153,7 @@ def test_a_closed_incident_without_its_times_claims_no_duration():
 
 def test_a_plan_that_is_not_on_record_has_no_id():
     history, known = ten_forty()
-    assert "Plan. Approved 10:52:30 by li.wei" in incident_story(history, 12, replace(known, plans={11: DIGEST}))
+    assert "Plan. Approved 10:52:30 by li.wei" in incident_story(replace(history, plans=((11, DIGEST),)), 12, known)
 
 
 def test_a_start_from_nothing_says_so():
@@ -328,6 +328,9 @@ def test_a_swap_that_is_only_planned_is_not_told_as_done():
         ),
         ({"approvals": frozenset({DIGEST})}, "", "Approved; being carried out."),
         ({"refused": frozenset({DIGEST})}, "", "Refused."),
+        ({"paused": True}, "", "The run is paused: nothing is carried out until a person resumes it."),
+        ({"paused": True, "approvals": frozenset({DIGEST})}, "", "Approved; the run is paused: nothing is carried out"),
+        ({"mode": "observe", "approvals": frozenset({DIGEST})}, "", "Only observing: this is what would be done."),
         (
             {"choice": Choice(checkpoint="a0012-i0041200", keep_nodes=("n0417",))},
             "",

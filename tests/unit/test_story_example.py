@@ -112,6 +112,7 @@ def ten_forty() -> tuple[History, Known]:
         incidents=(incident,),
         bars=(Bar("n0417", at("10:52:33"), 12, Reason.STALL),),
         books=Books(computed=41_334, rolled_back=68, skipped=2, samples_read_again=5_571_200),
+        plans=((12, DIGEST),),
     )
     saves = (
         CheckpointState(
@@ -122,7 +123,6 @@ def ten_forty() -> tuple[History, Known]:
         zone=CST,
         layout=Layout(tp=8, pp=8, dp=80, ranks_per_node=8),
         checkpoints=saves,
-        plans={12: DIGEST},
     )
     return history, known
 
