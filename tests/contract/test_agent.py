@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from policies.facts import Phase
 from slurm.processes import look
-from slurm.sockets import agent_socket, make_socket_dir
+from slurm.sockets import agent_socket, make_socket_dir, socket_dir
 from supervisor.observe.hub import Hub
 from supervisor.training import connect
 
@@ -29,7 +30,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 @pytest.fixture
 def run_dir(tmp_path):
     (tmp_path / "token").write_text("secret")
-    return str(tmp_path)
+    yield str(tmp_path)
+    shutil.rmtree(socket_dir(str(tmp_path)), ignore_errors=True)
 
 
 class Controller:
