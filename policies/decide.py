@@ -15,6 +15,7 @@ from policies.facts import (
     Contain,
     Continue,
     Decision,
+    FaultClass,
     Finish,
     Halt,
     History,
@@ -223,7 +224,8 @@ def recover(s: Situation) -> Decision | None:
     trouble = replace(incident.trouble, fault=incident.fault)
     if incident.diagnosis and incident.diagnosis.suspects:
         trouble = replace(trouble, nodes=incident.diagnosis.suspects)
-    verdict = quarantine.to_bar(incident.diagnosis, trouble, s.rules, s.history, s.now, choice.keep_nodes)
+    keep = (*choice.keep_nodes, *_brought_back(s, incident))
+    verdict = quarantine.to_bar(incident.diagnosis, trouble, s.rules, s.history, s.now, keep)
     asks, bars = isinstance(verdict, quarantine.Breaker), verdict.nodes
     barred = s.history.barred(s.now) | set(bars)
     failing = [
@@ -237,6 +239,16 @@ def recover(s: Situation) -> Decision | None:
         seen = f"no healthy spare for slot {without}"
         return _halt(s, incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
     return _recover(s, filled.slots, filled.swaps, incident, bars=bars, asks=asks, text=verdict.why)
+
+
+def _brought_back(s: Situation, incident: Incident) -> tuple[str, ...]:
+    """Nodes that answer again when a person has lifted the halt: what they were lost for is over."""
+    lifted = s.history.resumed_at
+    if lifted is None or lifted < incident.trouble.at or s.view.nodes is UNKNOWN:
+        return ()
+    if incident.fault not in {FaultClass.NODE_LOST, FaultClass.NODE_SILENT}:
+        return ()
+    return tuple(n.name for n in s.view.nodes.values() if n.state is NodeState.UP and n.agent)
 
 
 def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:

@@ -161,6 +161,7 @@ class RankExit:
 
     @property
     def clean(self) -> bool:
+        """It ended with 0."""
         return self.code == 0
 
 
@@ -450,6 +451,7 @@ class Intent:
     tries: int
     epoch: int = 0
     action: object = None
+    failed: bool = False  # outright, and told; asked for again after its time
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,13 @@ def _phases(view: View) -> dict[str, CheckpointPhase]:
     return {} if view.checkpoints is UNKNOWN else {c.id: c.phase for c in view.checkpoints}
 
 
+def superfluous(view: View, keep: int, protect: tuple[str, ...]) -> tuple[str, ...]:
+    """Completed saves beyond the newest `keep` that nothing needs, oldest first."""
+    found = () if view.checkpoints is UNKNOWN else view.checkpoints
+    done = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: c.completed_at or 0.0)
+    return tuple(c.id for c in done[: max(0, len(done) - keep)] if c.id not in protect)
+
+
 def is_done(action: Action, view: View) -> bool:
     """Does the world show the effect? Never answered from a reply."""
     match action:
@@ -181,8 +188,7 @@ def is_done(action: Action, view: View) -> bool:
             phases = _phases(view)
             return view.checkpoints is not UNKNOWN and not any(phases.get(c) in open_phases for c in action.checkpoints)
         case Retain():
-            done = [c for c in _phases(view).values() if c is CheckpointPhase.COMPLETED]
-            return view.checkpoints is not UNKNOWN and len(done) <= max(action.keep, len(action.protect))
+            return view.checkpoints is not UNKNOWN and not superfluous(view, action.keep, action.protect)
         case Bar() | Begin():
             return True  # asked for once; a bar is the journal entry of its intent, and a seal makes the mark if it is missing
         case MakeView():

@@ -119,7 +119,8 @@ def _resume(request: Request, history: History) -> Reply:
 
 
 def _halt(request: Request, history: History) -> Reply:
-    if history.halted is not None:
+    down = history.attempt is None or history.attempt.closed_at is not None
+    if history.halted is not None and (history.asked_to_halt or down):
         return _yes(request, "the run was halted already")
     incident = history.incident.number if history.incident else None
     seen = f"{request.who} asked for it" + (f": {request.why}" if request.why else "")

@@ -153,7 +153,8 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
             plans = (*history.plans, (action.incident, history.decision_digest or ""))
             history = replace(history, plans=plans)
         history = replace(history, books=_roll_back(history, action))
-        fresh = replace(history, attempts=(*history.attempts, attempt), ended=None, stop_asked=None)
+        stop_asked = history.stop_asked if action.incident is not None else None  # a fault does not undo the wish
+        fresh = replace(history, attempts=(*history.attempts, attempt), ended=None, stop_asked=stop_asked)
         return _no_plan(replace(fresh, begun=frozenset()))
     return history
 
@@ -171,6 +172,8 @@ def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History
 
 def _settle(history: History, entry: Settled) -> History:
     intents = {k: v for k, v in history.intents.items() if k != entry.key}
+    if entry.outcome == "failed" and entry.key in history.intents:
+        intents[entry.key] = replace(history.intents[entry.key], failed=True)  # not asked for again before its time
     history = replace(history, intents=intents)
     if entry.outcome == "failed" and entry.key.startswith("make-view:"):
         checkpoint = entry.key.split(":", 2)[2]

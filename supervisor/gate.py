@@ -6,6 +6,7 @@
 | seal, abandon, retention | no | yes | yes | seals only |
 | fence and stop a dead attempt | no | yes | yes | no |
 | stop a stalled attempt, quarantine, relaunch | no | asks | cleared classes; asks for the rest | no |
+| stop a stalled attempt of a run that halts | no | no | cleared classes | no |
 """
 
 from __future__ import annotations
@@ -67,6 +68,14 @@ def _recover(decision: Recover, history: History, rules: Rules) -> Permission:
     return _YES
 
 
+def _may_only_be_slow(history: History, rules: Rules) -> bool:
+    """A halt says that nothing more is started. Ranks that stall are stopped only where automation is cleared for it."""
+    incident = history.incident
+    if incident is None or incident.trouble.died:
+        return False
+    return history.mode == "approve" or incident.fault not in rules.cleared
+
+
 def gate(action: Action, decision: Decision, history: History, rules: Rules) -> Permission:
     """Permitted or Held, with the reason in words."""
     match action:
@@ -84,10 +93,14 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return _YES  # a person or the end of the allocation asked for it
         case _ if isinstance(decision, Halt) and history.asked_to_halt:
             return _YES
+        case actions.Launch() if actions.key(action) in history.intents:
+            return _YES  # it was permitted when it was intended; this asks for the same step again
         case _ if history.mode == "observe":
             return Held("mode observe: says what it would do", asks=False)
         case actions.Abandon() | actions.Retain():
             return _YES
+        case _ if isinstance(decision, Halt) and _may_only_be_slow(history, rules):
+            return Held("nothing has died: a person stops it (relight halt)", asks=False)
         case _ if isinstance(decision, Contain | Halt | Finish):
             return _YES
         case _ if isinstance(decision, Recover):

@@ -30,13 +30,9 @@ def _checkpoints(view: View) -> tuple[CheckpointState, ...]:
     return () if view.checkpoints is UNKNOWN else view.checkpoints
 
 
-def _down(attempt: int, view: View) -> list[Action]:
-    """Fenced, stopped, and what it had not finished is void."""
-    unfinished = tuple(
-        c.id for c in _checkpoints(view) if c.attempt == attempt and c.phase is CheckpointPhase.IN_PROGRESS
-    )
-    steps: list[Action] = [actions.Fence(attempt), actions.Stop(attempt)]
-    return [*steps, actions.Abandon(unfinished)] if unfinished else steps
+def _down(attempt: int) -> list[Action]:
+    """Fenced, then stopped. What it had not finished is abandoned when it is down (`upkeep`)."""
+    return [actions.Fence(attempt), actions.Stop(attempt)]
 
 
 def _recover(decision: Recover, history: History) -> list[Action]:
@@ -52,7 +48,7 @@ def _recover(decision: Recover, history: History) -> list[Action]:
     return [actions.MakeView(decision.attempt, decision.checkpoint), launch]
 
 
-def plan(decision: Decision, history: History, view: View, rules: Rules) -> tuple[Action, ...]:
+def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ...]:
     """The steps of the decision, in order. Those that the world shows already are skipped by the caller (`is_done`)."""
     attempt = history.attempt
     steps: list[Action] = []
@@ -60,10 +56,10 @@ def plan(decision: Decision, history: History, view: View, rules: Rules) -> tupl
         case Contain():
             steps = [actions.Capture(decision.incident, decision.attempt, stacks=not decision.died)]
             if decision.died:
-                steps += _down(decision.attempt, view)
+                steps += _down(decision.attempt)
         case Recover():
             if decision.stops is not None:
-                steps += _down(decision.stops, view)
+                steps += _down(decision.stops)
             if decision.bars and decision.incident is not None:
                 steps.append(actions.Bar(decision.bars, decision.incident, rules.quarantine.bar_s))
             steps += _recover(decision, history)
@@ -71,7 +67,7 @@ def plan(decision: Decision, history: History, view: View, rules: Rules) -> tupl
             steps = [actions.AskStop(decision.attempt)]
         case Halt():
             if attempt is not None and attempt.closed_at is None:
-                steps = _down(attempt.number, view)
+                steps = _down(attempt.number)
         case Finish():
             steps = [actions.Release()] if history.ended else []  # not before the last save is sealed
         case _:
@@ -86,15 +82,40 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if view.nodes is not UNKNOWN and history.ended is None and back:
         blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
         steps += [actions.StartAgent(name) for name in blind]
+    steps += _launch_again(history, view)
     steps += _fresh_saves(history, view)
+    steps += _void_saves(history, view)
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: -c.step)
     if waiting:
         steps.append(actions.Seal(waiting[0].id))
     completed = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: c.completed_at or 0.0)
-    if len(completed) > rules.checkpoint.keep and not waiting:
-        steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, _protected(history)))
+    protected = _protected(history)
+    if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
+        steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, protected))
     return tuple(steps)
+
+
+def _launch_again(history: History, view: View) -> list[Action]:
+    """A launch that was intended and does not show: the controller died before it asked, or the asking was lost."""
+    attempt, incident = history.attempt, history.incident
+    if attempt is None or attempt.closed_at is not None or history.halted or view.nodes is UNKNOWN:
+        return []
+    if attempt.number in view.launched or (incident is not None and incident.attempt == attempt.number):
+        return []
+    intent = history.intents.get(f"launch:{attempt.number}")
+    return [intent.action] if intent is not None and isinstance(intent.action, actions.Launch) else []
+
+
+def _void_saves(history: History, view: View) -> list[Action]:
+    """What an attempt had not finished when it was down is void: a node that thaws must not complete it."""
+    down = {a.number: a.closed_at for a in history.attempts if a.closed_at is not None}
+    void = tuple(
+        c.id
+        for c in _checkpoints(view)
+        if c.phase is CheckpointPhase.IN_PROGRESS and (view.store_as_of or 0.0) >= down.get(c.attempt, float("inf"))
+    )
+    return [actions.Abandon(void)] if void else []
 
 
 def _fresh_saves(history: History, view: View) -> list[Action]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies import acceptance, probation
@@ -16,6 +17,7 @@ from policies.facts import (
     FaultClass,
     History,
     Incident,
+    Intent,
     Trouble,
     View,
 )
@@ -47,6 +49,11 @@ class Notebook:
     history: History
     now: float
     entries: list[Entry] = field(default_factory=list)
+    intents: Mapping[str, Intent] = field(init=False)
+    """Those that were open when this look began."""
+
+    def __post_init__(self) -> None:
+        self.intents = self.history.intents
 
     def note(self, entry: Entry) -> None:
         """Add one entry."""
@@ -60,7 +67,7 @@ def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     _settled(book, view)
     _trouble(book, view, layout, rules)
     _evidence(book, view)
-    _closed(book, view, layout)
+    _closed(book, view, layout, rules)
     _accepted(book, view, layout)
     _caught_up(book, view, rules)
     _ended(book, view, layout)
@@ -85,10 +92,10 @@ def _settled(book: Notebook, view: View) -> None:
     failed = dict(view.failures)
     for name, intent in book.history.intents.items():
         action = intent.action
-        if name in failed:
-            book.note(Settled(name, "failed", failed[name]))
-        elif isinstance(action, actions.Action) and actions.is_done(action, view):
+        if isinstance(action, actions.Action) and actions.is_done(action, view):
             book.note(Settled(name, "seen"))
+        elif name in failed and not intent.failed:
+            book.note(Settled(name, "failed", failed[name]))
 
 
 def _verdict(attempt: Attempt, shown: AttemptView, view: View, layout: Layout) -> acceptance.Verdict:
@@ -158,9 +165,17 @@ def _unfinished_probation(history: History) -> Incident | None:
     return last if last is not None and last.times.caught_up is None else None
 
 
-def _stop_began(history: History, attempt: int, now: float) -> float:
-    intent = history.intents.get(f"stop:{attempt}") or history.intents.get(f"fence:{attempt}")
-    return intent.at if intent else now
+def _stop_began(book: Notebook, attempt: int) -> float:
+    """The look that sees an attempt down has just settled its stop, so the intent is looked for as this look began."""
+    intent = book.intents.get(f"stop:{attempt}")
+    return intent.at if intent else book.now
+
+
+def _never_came(history: History, attempt: Attempt, view: View, rules: Rules) -> bool:
+    """A launch of which nothing was ever seen. Its fence stands, so what still comes of it is refused."""
+    asked = history.intents.get(f"launch:{attempt.number}")
+    since = asked.at if asked else attempt.intended_at
+    return attempt.number in view.fenced and (view.cluster_as_of or 0.0) - since >= rules.node.gone_s
 
 
 def _evidence(book: Notebook, view: View) -> None:
@@ -175,12 +190,14 @@ def _evidence(book: Notebook, view: View) -> None:
     book.note(Diagnosed(incident.number, diagnose(book.history, incident, view, book.now + 1.0)))
 
 
-def _closed(book: Notebook, view: View, layout: Layout) -> None:
+def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     history = book.history
     attempt, shown = history.attempt, _shown(history, view)
     if attempt is None or attempt.closed_at is not None or view.nodes is UNKNOWN:
         return
-    if attempt.number not in view.launched or attempt.number in view.steps_running:
+    if attempt.number in view.steps_running:
+        return
+    if attempt.number not in view.launched and not _never_came(history, attempt, view, rules):
         return
     all_clean = shown is not None and len({e.rank for e in shown.exits if e.clean}) == layout.world
     if attempt.number not in view.fenced and not all_clean:
@@ -191,7 +208,7 @@ def _closed(book: Notebook, view: View, layout: Layout) -> None:
     incident = history.incident
     if incident is not None and incident.attempt == attempt.number:
         # everything is in now: the earliest error is looked for once more, and only earlier evidence changes it
-        stopped_from = _stop_began(history, attempt.number, book.now)
+        stopped_from = _stop_began(book, attempt.number)
         again = diagnose(history, incident, view, stopped_from)
         if again.first and (incident.diagnosis is None or again != incident.diagnosis):
             book.note(Diagnosed(incident.number, again))

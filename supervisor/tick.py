@@ -45,7 +45,7 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
     chosen: list[Action] = []
     held: Held | None = None
     due = [now + HEARTBEAT_S, *_deadlines(decision, book.history, view, rules)]
-    for action in plan(decision, book.history, view, rules):
+    for action in plan(decision, book.history, rules):
         if actions.is_done(action, view) and not _must_be_journaled(action, book.history):
             continue
         retry_at = _retry_at(action, book.history, lag_s)
@@ -76,7 +76,8 @@ def _must_be_journaled(action: Action, history: History) -> bool:
     """A bar is done by its entry alone, and an attempt that the journal does not know was not launched by this plan."""
     if isinstance(action, actions.Launch):
         return all(a.number != action.attempt for a in history.attempts)
-    return isinstance(action, actions.Bar) and not set(action.nodes) <= {b.node for b in history.bars}
+    ours = {b.node for b in history.bars if isinstance(action, actions.Bar) and b.incident == action.incident}
+    return isinstance(action, actions.Bar) and not set(action.nodes) <= ours  # an older bar may have run out
 
 
 def _is_down(history: History) -> bool:
