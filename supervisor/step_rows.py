@@ -83,7 +83,7 @@ def read_rows(run: RunDir, attempt: int, after: int = 0) -> Iterator[StepRow]:
                     at=float(raw["at"]),
                     batch=Batch(int(batch["first"]), int(batch["count"]), str(batch["hash"])) if batch else None,
                 )
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue
 
 

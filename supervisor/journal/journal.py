@@ -7,6 +7,7 @@ older epoch wrote after that hash is void, and an older epoch that looks before 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -71,12 +72,18 @@ def segments(folder: str) -> list[tuple[int, str]]:
 
 
 def _chain(path: str, previous: str) -> list[_Line]:
-    """The good lines of one segment from its start; what is torn or void at its end is left out."""
+    """The good lines of one segment from its start; a torn line at its end is left out.
+
+    Raises JournalDamagedError when more follows a line that is not good: a writer ends at its first failed write.
+    """
     lines: list[_Line] = []
     with open(path, "rb") as file:
         for raw in file:
             line = _decode(lines[-1].hash if lines else previous, raw)
             if line is None:
+                if file.readline():
+                    name = os.path.basename(path)
+                    raise JournalDamagedError(f"{name}:{len(lines) + 1}: not what was written, and more follows it")
                 break
             lines.append(line)
     return lines
@@ -118,6 +125,7 @@ class Journal:
         self._path = os.path.join(folder, f"{epoch:06d}.jsonl")
         self._next = os.path.join(folder, f"{epoch + 1:06d}.jsonl")
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._torn = False
 
     @classmethod
     def begin(cls, folder: str, clock: Callable[[], float], host: str, pid: int) -> tuple[Journal, list[Stamped]]:
@@ -127,8 +135,8 @@ class Journal:
         """
         os.makedirs(folder, mode=0o700, exist_ok=True)
         while True:
+            known = segments(folder)  # before reading: a segment that begins meanwhile must not be passed over unread
             before = list(_read(folder))
-            known = segments(folder)
             follows_epoch = known[-1][0] if known else 0
             follows_hash = before[-1].hash if before else GENESIS
             epoch = follows_epoch + 1
@@ -141,7 +149,10 @@ class Journal:
                 return journal, [b.stamped for b in before] + [stamped]
 
     def append(self, entries: Iterable[Entry], at: float) -> list[Stamped]:
-        """Write entries durably, in one piece, with wall time `at`. Raises FencedError when a newer epoch exists, OSError."""
+        """Write entries durably, in one piece, with wall time `at`. Raises FencedError when a newer epoch exists, OSError.
+
+        After a write that failed nothing more is taken: what follows a torn line could not be read back.
+        """
         stamped: list[Stamped] = []
         pieces: list[bytes] = []
         digest = self._hash
@@ -153,10 +164,14 @@ class Journal:
         if not pieces:
             return []
         self.check_fence()
+        if self._torn:
+            raise OSError(errno.EIO, "a write to this segment has failed before", self._path)
+        self._torn = True  # until the whole piece is on disk
         data = memoryview(b"".join(pieces))
         while data:
             data = data[os.write(self._file, data) :]
         os.fsync(self._file)
+        self._torn = False
         self.check_fence()
         self._hash = digest
         self._number += len(stamped)

@@ -64,7 +64,8 @@ class Lease:
 
     def __init__(self, path: str, now: float) -> None:
         holder = read_holder(path)
-        if holder is not None and holder.pid != os.getpid() and is_alive(holder, now):
+        mine = holder is not None and (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
+        if holder is not None and not mine and is_alive(holder, now):
             raise LeaseHeldError(
                 f"controller {holder.pid} on {holder.host} (epoch {holder.epoch}) supervises this run already"
             )

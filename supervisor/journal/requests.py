@@ -61,6 +61,16 @@ def file(run_dir: str, request: Request) -> None:
     create_whole(os.path.join(run_dir, "requests", f"{request.id}.json"), data)
 
 
+def _read(path: str) -> Request:
+    """Raises OSError, ValueError (pydantic's too), RecursionError. A pipe is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as opened:
+        raw = json.loads(opened.read(65_536))
+    if isinstance(raw, dict):
+        raw.pop("schema", None)
+    return _REQUEST.validate_python(raw)
+
+
 def pending(run_dir: str) -> list[Request]:
     """The requests that wait, oldest first. One that can't be read is set aside under requests/bad/."""
     folder = os.path.join(run_dir, "requests")
@@ -70,15 +80,16 @@ def pending(run_dir: str) -> list[Request]:
             continue
         path = os.path.join(folder, name)
         try:
-            with open(path, "rb") as opened:
-                raw = json.loads(opened.read(65_536))
-            raw.pop("schema", None)
-            found.append(_REQUEST.validate_python(raw))
-        except (ValueError, AttributeError, ValidationError):
-            os.makedirs(os.path.join(folder, "bad"), mode=0o700, exist_ok=True)
-            os.replace(path, os.path.join(folder, "bad", name))
+            request = _read(path)
         except FileNotFoundError:
             continue
+        except (OSError, ValueError, RecursionError):
+            request = None
+        if request is not None and name == f"{request.id}.json":  # under another name it would never be taken away
+            found.append(request)
+        else:
+            os.makedirs(os.path.join(folder, "bad"), mode=0o700, exist_ok=True)
+            os.replace(path, os.path.join(folder, "bad", f"{secrets.token_hex(4)}-{name}"))
     return found
 
 
