@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from policies.facts import Batch, Counters, Expected, Place, StepRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from policies.facts import AttemptView, Loaded
     from policies.layout import Layout
@@ -57,8 +57,8 @@ def judge(
     faults = [] if attempt.limited else list(_load_faults(layout, slots, attempt, expected, base))
     row = attempt.first_step
     if row is not None and start_step is not None:
-        batch = expected.next_batches.get(layout.world - 1) if expected else None
-        faults += _step_faults(row, attempt, start_step, None if attempt.limited else base, batch)
+        batches = expected.next_batches if expected else {}
+        faults += _step_faults(row, attempt, start_step, None if attempt.limited else base, batches)
     if faults:
         return Verdict("failed", missing, _shown(faults), limited)
     ready = expected is not None and not missing and start_step is not None and row is not None
@@ -137,7 +137,7 @@ def _compared(
 
 
 def _step_faults(
-    row: StepRow, attempt: AttemptView, start_step: int, base: Counters | None, batch: Batch | None
+    row: StepRow, attempt: AttemptView, start_step: int, base: Counters | None, batches: Mapping[int, Batch]
 ) -> Iterator[str]:
     """The first step after the load, held against the counters that it began from."""
     if row.attempt != attempt.number:
@@ -158,8 +158,17 @@ def _step_faults(
         )
     if row.samples <= base.samples:
         yield f"step {row.step} has read {row.samples} samples; the checkpoint had read {base.samples}"
-    if batch is not None and row.batch is not None and row.batch != batch:
-        yield f"step {row.step} read samples {_spoken(row.batch)}; the manifest has {_spoken(batch)}"
+    if batches and row.batch is not None and row.batch not in batches.values():
+        first, count = _window(batches)
+        if (row.batch.first, row.batch.count) != (first, count):
+            wanted = f"{first} to {first + count - 1}"
+            yield f"step {row.step} read samples {_spoken(row.batch)}; the manifest has {wanted}"
+
+
+def _window(batches: Mapping[int, Batch]) -> tuple[int, int]:
+    """First sample and count of the whole next batch: each data-parallel replica reads a part of it, its ranks the same."""
+    parts = {(b.first, b.count) for b in batches.values()}
+    return min(first for first, _ in parts), sum(count for _, count in parts)
 
 
 def _has_updated(attempt: AttemptView, base: Counters | None) -> bool:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -80,6 +81,7 @@ class Controller:
         self._again: set[str] = set()
         self._saves: tuple[SaveView, ...] = ()
         self._status_at = 0.0
+        self._closing = False
         self._told_incidents: dict[int, object] = {}
 
     # --- starting --------------------------------------------------------------------------------------------------
@@ -91,7 +93,7 @@ class Controller:
         parts, run = self.parts, self.parts.run
         self._begin_entries()
         self.hub = Hub(run.root, run.token(), parts.clock, self.wake, beat_s=0.5)
-        self.hub.set_attempt(self.journal.epoch, 0, self.layout.world)
+        self._adopt()
         port = await self.hub.start()
         run.write_endpoint("127.0.0.1", port, self.journal.epoch)
         parts.store.create()
@@ -108,7 +110,6 @@ class Controller:
         )
         effects = Effects(ports, self._workers, self.look_again)
         self.effects = parts.wrap_effects(effects) if parts.wrap_effects else effects
-        self._adopt()
         parts.cluster.on_change(lambda: self.look_again("cluster"))
         for part in ("cluster", "store"):
             self.look_again(part)
@@ -126,6 +127,7 @@ class Controller:
             done, _ = await asyncio.wait({turns, *timers}, return_when=asyncio.FIRST_COMPLETED)
             return next(iter(done)).result()  # a timer only ends by an exception, which ends this process
         finally:
+            self._closing = True
             for task in (turns, *timers):
                 task.cancel()
             await self.hub.close()
@@ -148,6 +150,7 @@ class Controller:
         """Take over what runs: the newest attempt, its rows, its saves, and the rows that it does again."""
         attempt = self.history.attempt
         if attempt is None:
+            self.hub.set_attempt(self.journal.epoch, 0, self.layout.world)
             return
         self._point_hub_at(attempt)
         self.hub.restore(attempt.number, read_rows(self.parts.run, attempt.number))
@@ -169,7 +172,7 @@ class Controller:
         self._loop.call_soon_threadsafe(self._read, part)
 
     def _read(self, part: str) -> None:
-        if part in {"capture", "released"}:
+        if part in {"capture", "released"} or self._closing:
             self._wake.set()
             return
         if part in self._reading:
@@ -237,10 +240,9 @@ class Controller:
             if turn.entries:
                 continue  # something is left to do, or may be: look again at once
             wait = min(turn.next_look, self._hold_until()) - self.parts.clock()
-            try:
-                await asyncio.wait_for(self._wake.wait(), max(0.005, wait))
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.005, wait)):
+                    await self._wake.wait()
 
     def _view(self, now: float) -> View:
         self.world.capture = self.effects.capture

@@ -1,7 +1,7 @@
 """Files that are either there whole or not there: exclusive creation and atomic replacement, durable through a power loss.
 
-`link(2)` refuses an existing name on every POSIX file system, NFS included, and shows the whole file at once; `rename(2)` replaces at
-once.
+`link(2)` refuses an existing name on every POSIX file system, NFS included, and shows the whole file at once;
+`rename(2)` replaces at once.
 """
 
 from __future__ import annotations

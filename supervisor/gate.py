@@ -87,6 +87,8 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return Held("mode observe: would seal it", asks=False) if history.mode == "observe" else _YES
         case _ if history.paused:
             return Held("the run is paused", asks=False)
+        case actions.Launch() if actions.key(action) in history.intents:
+            return _YES  # it was permitted when its intent was journaled
         case _ if isinstance(decision, Recover) and decision.incident is None:
             return _YES
         case _ if isinstance(decision, PlannedStop):

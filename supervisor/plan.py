@@ -7,6 +7,7 @@ from policies.facts import (
     CheckpointPhase,
     CheckpointState,
     Contain,
+    Continue,
     Counters,
     Decision,
     Finish,
@@ -16,6 +17,7 @@ from policies.facts import (
     PlannedStop,
     Recover,
     View,
+    Wait,
 )
 from policies.rules import Rules
 from supervisor import actions
@@ -70,9 +72,18 @@ def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ..
                 steps = _down(attempt.number)
         case Finish():
             steps = [actions.Release()] if history.ended else []  # not before the last save is sealed
-        case _:
-            pass
+        case Wait() | Continue():
+            steps = _asked_before(history)
     return tuple(steps)
+
+
+def _asked_before(history: History) -> list[Action]:
+    """A launch that was journaled and is not seen: the controller may have died before it asked."""
+    attempt = history.attempt
+    if attempt is None or attempt.closed_at is not None:
+        return []
+    intent = history.intents.get(f"launch:{attempt.number}")
+    return [intent.action] if intent and isinstance(intent.action, actions.Launch) else []
 
 
 def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Action, ...]:

@@ -142,9 +142,8 @@ def kill_controller_at_launch(demo: Demo, run: RealRun) -> None:
     demo.check("the controller died there, and attempt 5 was launched once", ok=once and history.epoch > epoch)
 
 
-def disturbed(demo: Demo) -> RealRun:
-    """The run that is hurt five times."""
-    run = RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=demo.warm), crash=("before", "launch", 5))
+def disturb(demo: Demo, run: RealRun) -> None:
+    """Start the run and hurt it five times."""
     run.start()
     demo.say("the same run again, now disturbed")
     kill_rank(demo, run)
@@ -155,22 +154,18 @@ def disturbed(demo: Demo) -> RealRun:
     kill_controller_at_launch(demo, run)
     code = run.wait_end()
     demo.check("the disturbed run ends with 0", ok=code == 0)
-    return run
 
 
 def main(folder: str, *, warm: bool, as_json: bool) -> int:
     """Run both, compare, tell. The exit code."""
     demo = Demo(os.path.abspath(folder), warm)
     calm = undisturbed(demo)
-    run: RealRun | None = None
+    run = RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=warm), crash=("before", "launch", 5))
     try:
-        run = disturbed(demo)
+        disturb(demo, run)
         hurt = run.weights_hash()
     finally:
-        if run is None:
-            RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=warm)).stop()
-        else:
-            run.stop()
+        run.stop()
     history = run.history()
     books = history.books
     demo.check(f"the ledger adds up: {books.computed} computed", ok=books.computed - books.rolled_back == STEPS)

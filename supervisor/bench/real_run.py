@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -132,7 +134,8 @@ class RealRun:
     def attempt(self) -> int:
         """The number of the newest attempt that has a map; 0 for none."""
         folder = self.run.path("attempts")
-        found = [int(n) for n in os.listdir(folder) if os.path.exists(self.run.attempt(int(n), "launch.json"))]
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        found = [int(n) for n in names if os.path.exists(self.run.attempt(int(n), "launch.json"))]
         return max(found, default=0)
 
     def slots(self, attempt: int) -> list[str]:
@@ -207,12 +210,11 @@ class RealRun:
 
         holder = read_holder(self.run.path("lease"))
         if holder is not None and os.path.exists(f"/proc/{holder.pid}"):
-            try:
-                os.kill(holder.pid, 9)
-            except ProcessLookupError:
-                pass
+            with suppress(ProcessLookupError):
+                os.kill(holder.pid, signal.SIGKILL)
         nodes = self.run.path("nodes")
-        names = tuple(n for n in sorted(os.listdir(nodes)) if os.path.exists(os.path.join(nodes, n, "node.json")))
+        listed = sorted(os.listdir(nodes)) if os.path.isdir(nodes) else []
+        names = tuple(n for n in listed if os.path.exists(os.path.join(nodes, n, "node.json")))
         if names:
             LocalCluster(self.run.root, names).release(1 << 30)
 
