@@ -4,15 +4,33 @@ import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from test_story import open_plan
 from test_story_example import CST, DIGEST, LOADED, at, nodes, ten_forty
 
-from policies.facts import Bar, Diagnosis, FaultClass, Halt, History, Incident, Rejected, Times, Trouble
+from policies.facts import (
+    Bar,
+    Counters,
+    Diagnosis,
+    FaultClass,
+    Halt,
+    History,
+    Incident,
+    Recover,
+    Rejected,
+    Times,
+    Trouble,
+)
 from policies.reasons import Reason
 from policies.rules import Rules
 from supervisor.actions import Launch
+from supervisor.commands.plan import command
 from supervisor.gate import Held, gate
+from supervisor.journal.entries import Decided, IncidentOpened, Intended, RunStarted
+from supervisor.journal.journal import Journal
 from supervisor.plan_page import plan_json, plan_text
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings, freeze
 from supervisor.story import Known
 
 HOSTILE = "\x1b[2J\u202efine\x00" + "A" * 10_000
@@ -245,3 +263,74 @@ def test_the_same_facts_go_to_programs():
 def test_no_open_plan_is_said_in_one_line(history):
     with pytest.raises(LookupError, match=r"no plan is open\. See: relight status"):
         plan_text(history, Known(zone=CST))
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def a_run(tmp_path, *, planned=True):
+    """A run directory whose journal holds one incident and, where wanted, its open plan; no controller is alive."""
+    run = RunDir(str(tmp_path / "demo"))
+    run.create()
+    freeze(run.root, Settings.model_validate({"run": {"name": "demo"}, "layout": {"dp": 2}}))
+    book, _ = Journal.begin(run.journal, lambda: 100.0, "host", 1)
+    trouble = Trouble(FaultClass.NODE_LOST, Reason.NODE_LOST, 100.0, 1, True, "n001 is gone", (1,), ("n001",))
+    start = Counters(40, 320, 40, 0, 0.001)
+    plan = Recover(
+        reason=Reason.NODE_LOST,
+        incident=1,
+        fault=FaultClass.NODE_LOST,
+        died=True,
+        stops=None,
+        attempt=2,
+        slots=("n000", "n002"),
+        bars=("n001",),
+        checkpoint="a0001-i0000040",
+        checkpoint_step=40,
+        manifest_hash="ab",
+        swaps=((1, "n001", "n002"),),
+        redo_steps=8,
+        start=start,
+    )
+    launch = Launch(1, 1, ("n000", "n001"), None, Counters(0, 0, 0, 0, None), None)
+    entries = [
+        RunStarted("demo", "approve", 1, 1, 2, 1),
+        Intended(launch),
+        IncidentOpened(1, 1, trouble, 90.0, 100.0, 48, 384, None),
+    ]
+    book.append([*entries, *([Decided(plan, DIGEST[:16])] if planned else [])], 101.0)
+    book.close()
+    return run
+
+
+def asked(run, *args):
+    told = CliRunner().invoke(command, [run.root, *args], standalone_mode=False)
+    assert told.exception is None
+    return told.return_value, told.output
+
+
+def test_the_command_shows_the_page_of_a_real_journal(tmp_path):
+    code, out = asked(a_run(tmp_path))
+    assert code == 0
+    assert out.startswith("demo: plan 8f3a1c. Waiting for approval.\n")
+    assert "Swap: n002 takes slot 1 of n001: TP, PP and DP groups as before but for that one place.\n" in out
+    assert "To redo: 8 iterations, 64 samples.\n" in out
+    assert "No controller is alive: what you answer waits for the next one." in out
+
+
+def test_the_command_tells_programs_the_same(tmp_path):
+    code, out = asked(a_run(tmp_path), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["schema"], told["controller_alive"]) == (1, False)
+    assert told["plan"]["digest"] == told["page"]["digest"] == DIGEST[:16]
+    assert told["plan"]["slots"] == ["n000", "n002"]
+    assert (told["page"]["redo_samples"], told["page"]["groups_same"]) == (64, True)
+
+
+def test_the_command_without_a_plan_is_not_yet(tmp_path):
+    run = a_run(tmp_path, planned=False)
+    code, out = asked(run)
+    assert (code, out) == (3, "No plan is open. See: relight status demo\n")
+    told = json.loads(asked(run, "--json")[1])
+    assert (told["plan"], told["page"]) == (None, None)
