@@ -95,8 +95,6 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return _YES  # a person or the end of the allocation asked for it
         case _ if isinstance(decision, Halt) and history.asked_to_halt:
             return _YES
-        case actions.Launch() if actions.key(action) in history.intents:
-            return _YES  # it was permitted when it was intended; this asks for the same step again
         case _ if history.mode == "observe":
             return Held("mode observe: says what it would do", asks=False)
         case actions.Abandon() | actions.Retain():

@@ -73,17 +73,8 @@ def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ..
         case Finish():
             steps = [actions.Release()] if history.ended else []  # not before the last save is sealed
         case Wait() | Continue():
-            steps = _asked_before(history)
+            pass  # a launch that was journaled and is not seen is asked for again by `upkeep`
     return tuple(steps)
-
-
-def _asked_before(history: History) -> list[Action]:
-    """A launch that was journaled and is not seen: the controller may have died before it asked."""
-    attempt = history.attempt
-    if attempt is None or attempt.closed_at is not None:
-        return []
-    intent = history.intents.get(f"launch:{attempt.number}")
-    return [intent.action] if intent and isinstance(intent.action, actions.Launch) else []
 
 
 def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Action, ...]:

@@ -314,6 +314,18 @@ def test_the_promises_hold_whatever_happens(mode: str, lags: list[float], script
     world.play([("wait", 0, 20), *script, ("wait", 0, 20)])
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.0, LAG_S]), min_size=1, max_size=5), st.lists(events, max_size=25))
+def test_when_the_faults_end_it_trains_or_says_why_not(lags: list[float], script: list[tuple[str, int, int]]) -> None:
+    """Every node is back and every plan is approved: within ten minutes steps are made again, or it has halted."""
+    world = World("approve", lags)
+    world.play([("wait", 0, 20), *script, *(("up", n, 0) for n in range(len(NODES))), ("resume", 0, 0)])
+    world.play([("approve", 0, 1)] * 600)
+    number = world.history.attempt.number if world.history.attempt else 0
+    steps = number in world.steps and world.steps[number].at >= world.now - 1.0
+    assert steps or world.history.halted is not None
+
+
 def test_the_toy_world_can_recover() -> None:
     """Or the promises would be kept by doing nothing."""
     world = World("auto", [1.0])
