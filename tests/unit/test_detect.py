@@ -1,0 +1,194 @@
+"""What counts as trouble, and what is only not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import AUTO, LAYOUT, T0, Scene, end, node, nodes, row, training
+
+from policies.detect import detect, how, stall_at, stall_limit
+from policies.facts import AttemptView, FaultClass, NodeState, Phase, RankExit, SaveView, Trouble
+
+
+def seen(scene: Scene, after: float = 0.0) -> Trouble | None:
+    return detect(scene.history, scene.view, LAYOUT, AUTO, scene.now + after)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return training()
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (end(1, "n1", signal=9), "ended by SIGKILL"),
+        (end(1, "n1", signal=40), "ended by signal 40"),
+        (end(1, "n1", code=7), "ended with code 7"),
+        (RankExit(1, "n1", 1, T0, 94, refused="fenced"), "was refused: fenced"),
+    ],
+)
+def test_an_end_in_words(one: RankExit, words: str) -> None:
+    assert how(one) == words
+
+
+@pytest.mark.parametrize(
+    ("phase", "limit"),
+    [
+        (Phase.START_UP, 300),
+        (Phase.LOAD, 480),
+        (Phase.STEP, 10),
+        (Phase.SAVE, 480),
+        (Phase.EVALUATION, 480),
+        (Phase.SHUTDOWN, 120),
+    ],
+)
+def test_each_phase_has_its_own_limit(phase: Phase, limit: float, scene: Scene) -> None:
+    scene.change(phase=phase)
+    assert stall_limit(scene.shown, AUTO) == limit
+    begun = scene.shown.last_advance
+    assert begun is not None
+    scene.now = begun
+    assert seen(scene, limit + 0.9) is None
+    found = seen(scene, limit + 1.1)
+    assert found is not None
+    assert (found.fault, found.died) == (FaultClass.STALL, False)
+    assert found.at == begun + limit
+    assert ("after step 45" if phase is Phase.STEP else f"in {phase.value}") in found.text
+
+
+def test_slow_steps_raise_the_limit(scene: Scene) -> None:
+    scene.change(slowest_step_s=30.0)
+    assert stall_limit(scene.shown, AUTO) == 240
+
+
+def test_a_launch_without_an_advance_is_measured_from_its_intent() -> None:
+    scene = Scene()
+    scene.settle()
+    attempt = scene.history.attempt
+    assert attempt is not None
+    assert stall_at(scene.history, scene.view, AUTO) == attempt.intended_at + AUTO.stall.load_s + AUTO.stall.confirm_s
+
+
+def test_a_stall_names_the_nodes_of_the_ranks_that_are_behind(scene: Scene) -> None:
+    scene.change(behind=(1, 2))
+    found = seen(scene, 60)
+    assert found is not None
+    assert (found.ranks, found.nodes) == ((1, 2), ("n1", "n2"))
+
+
+@pytest.mark.parametrize(
+    ("ends", "fault", "rank"),
+    [
+        ([end(1, "n1", at=5, signal=9), end(0, "n0", at=4, code=1)], FaultClass.RANK_FAILED, 0),
+        ([end(1, "n1", at=4, signal=9), end(0, "n0", at=5, code=1)], FaultClass.RANK_DIED, 1),
+        ([end(1, "n1", at=4, code=94)], FaultClass.LAUNCH_FAILED, 1),
+        ([RankExit(2, "n2", 1, 4.0, 1, refused="other node")], FaultClass.LAUNCH_FAILED, 2),
+    ],
+)
+def test_the_first_bad_end_is_named(ends: list[RankExit], fault: FaultClass, rank: int, scene: Scene) -> None:
+    scene.change(exits=(end(2, "n2", at=1, code=0), *ends))
+    found = seen(scene)
+    assert found is not None
+    assert (found.fault, found.ranks, found.died) == (fault, (rank,), True)
+
+
+def test_clean_ends_are_no_trouble(scene: Scene) -> None:
+    scene.finish_ranks()
+    assert seen(scene) is None
+
+
+def test_a_lost_node_comes_before_the_deaths_that_it_explains(scene: Scene) -> None:
+    scene.die(0, signal=6)
+    scene.lose("n1", "n2")
+    found = seen(scene)
+    assert found is not None
+    assert (found.fault, found.nodes, found.text) == (FaultClass.NODE_LOST, ("n1", "n2"), "n1, n2 are gone")
+
+
+def test_a_lost_spare_is_no_trouble(scene: Scene) -> None:
+    scene.lose("n3")
+    assert seen(scene) is None
+
+
+def test_a_lost_node_is_seen_though_the_attempt_is_not(scene: Scene) -> None:
+    scene.lose("n1")
+    scene.view = replace(scene.view, attempt=None)
+    found = seen(scene)
+    assert found is not None
+    assert found.text == "n1 is gone"
+
+
+@pytest.mark.parametrize(("silent", "suspects"), [(("n1",), ("n1",)), (("n1", "n2"), ("n1", "n2")), (("n3",), None)])
+def test_silent_nodes_that_hold_slots_are_suspects_while_others_answer(
+    silent: tuple[str, ...], suspects: tuple[str, ...] | None, scene: Scene
+) -> None:
+    for name in silent:
+        scene.node(name, state=NodeState.SILENT)
+    assert seen(scene, AUTO.node.silent_s - 0.1) is None
+    found = seen(scene, AUTO.node.silent_s)
+    assert (found.nodes if found else None) == suspects
+    if found:
+        assert found.fault is FaultClass.NODE_SILENT
+        assert ("do not answer" in found.text) == (len(silent) == 2)
+
+
+def test_most_nodes_silent_is_blindness_and_hides_the_stall_but_not_a_death(scene: Scene) -> None:
+    for name in ("n0", "n1", "n2"):
+        scene.node(name, state=NodeState.SILENT)
+    assert seen(scene, 600) is None
+    scene.die(1)
+    found = seen(scene, 600)
+    assert found is not None
+    assert found.fault is FaultClass.RANK_DIED
+
+
+def test_nodes_that_are_down_do_not_count_as_eyes() -> None:
+    """Of five, three have been down for long; of the two that are left, one is silent: half answer."""
+    from policies.detect import silent_nodes
+
+    seen_nodes = {**nodes(2), **{f"n{i}": node(f"n{i}", NodeState.DOWN) for i in (2, 3, 4)}}
+    seen_nodes["n1"] = node("n1", NodeState.SILENT, since=0.0)
+    assert silent_nodes(("n0", "n1"), seen_nodes, AUTO, 100.0) == ("n1",)
+
+
+def test_a_loss_that_is_not_finite(scene: Scene) -> None:
+    scene.change(non_finite=row(44, loss=float("nan")))
+    found = seen(scene)
+    assert found is not None
+    assert (found.fault, found.text) == (FaultClass.NON_FINITE, "the loss of step 44 is not finite")
+
+
+@pytest.mark.parametrize(
+    ("state", "stuck"), [("begin", True), ("blocked", True), ("written", False), ("failed", False)]
+)
+def test_a_save_that_never_ends(state: str, stuck: bool, scene: Scene) -> None:
+    scene.wait(AUTO.stall.save_written_s)
+    scene.step(46)
+    young, old = SaveView(46, 1, scene.now, "begin"), SaveView(40, 1, scene.now - AUTO.stall.save_written_s, state)  # type: ignore[arg-type]
+    scene.change(saves=(young, old))
+    found = seen(scene)
+    assert (found is not None) == stuck
+    if found:
+        assert found.fault is FaultClass.SAVE_STUCK
+        assert "step 40" in found.text
+
+
+def test_ranks_that_do_not_start() -> None:
+    scene = Scene()
+    scene.settle()
+    scene.change(started=frozenset({0}))
+    assert seen(scene, AUTO.node.launch_s - 1) is None
+    found = seen(scene, AUTO.node.launch_s + 1)
+    assert found is not None
+    assert (found.fault, found.died) == (FaultClass.LAUNCH_FAILED, False)
+    assert "2 of 3 ranks" in found.text
+    scene.change(limited=True)  # nothing but log lines is known: a start can't be seen
+    assert seen(scene, AUTO.node.launch_s + 1) is None
+
+
+def test_no_stall_can_be_foretold_without_a_view_of_the_attempt(scene: Scene) -> None:
+    for view in (replace(scene.view, attempt=None), replace(scene.view, attempt=AttemptView(9, True))):
+        assert stall_at(scene.history, view, AUTO) is None
+    assert stall_at(Scene().history, scene.view, AUTO) is None

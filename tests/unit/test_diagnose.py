@@ -1,0 +1,171 @@
+"""The earliest error, not the loudest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import Scene, end, finding, training
+
+from policies.diagnose import diagnose, earliest
+from policies.facts import UNKNOWN, Diagnosis, FaultClass, Finding, NodeState, Phase, Trouble
+from policies.reasons import Reason
+from supervisor.journal.entries import IncidentOpened
+
+
+def opened(scene: Scene, fault: FaultClass, *, ranks: tuple[int, ...] = (), names: tuple[str, ...] = ()) -> None:
+    trouble = Trouble(fault, Reason(fault.value), 900.0, 1, True, "what was seen", ranks, names)
+    scene.say(IncidentOpened(1, 1, trouble, None, 900.0, 45, 360, None))
+
+
+def found(scene: Scene, before: float = 9e9) -> Diagnosis:
+    return diagnose(scene.history, scene.history.incidents[-1], scene.view, before)
+
+
+def test_the_clocks_decide_what_they_can() -> None:
+    first, second = finding("a", "root", 1, 10.0), finding("b", "root", 2, 11.0)
+    assert earliest([second, first]) == (first,)
+
+
+def test_what_the_clocks_cannot_order_stays_together() -> None:
+    """A clock that may be 2 s off cannot say that 11 is after 10."""
+    first, vague = finding("a", "root", 1, 10.0), finding("b", "root", None, 11.0, bound=2.0)
+    late = finding("c", "root", 3, 13.5, bound=2.0)
+    assert earliest([vague, late, first]) == (first, vague)
+
+
+def test_only_roots_count_and_one_without_a_time_only_when_nothing_has_one() -> None:
+    timeless, timed = finding("a", "root", 1, None), finding("b", "root", 2, 5.0)
+    cascade = finding("c", "cascade", 3, 1.0)
+    assert earliest([timeless, cascade, timed]) == (timed,)
+    assert earliest([timeless, cascade, finding("d", "root", 4, None)]) == (timeless,)
+    assert earliest([cascade]) == ()
+
+
+def test_a_signal_first_and_its_cascade() -> None:
+    scene = training()
+    scene.change(exits=(end(0, "n0", at=12, code=1), end(1, "n1", at=10, signal=9), end(2, "n2", at=11, signal=15)))
+    opened(scene, FaultClass.RANK_DIED)
+    seen = found(scene)
+    assert [(f.rank, f.kind) for f in seen.first] == [(1, "exit-signal")]
+    assert (seen.fault, seen.reason, seen.cascade) == (
+        FaultClass.RANK_DIED,
+        Reason.RANK_DIED,
+        "2 other ranks failed after it",
+    )
+    assert seen.suspects == ()
+    assert seen.data == (360, 8)
+
+
+def test_what_ended_after_we_began_to_stop_is_our_own_doing() -> None:
+    scene = training()
+    scene.change(exits=(end(1, "n1", at=10, code=3), end(0, "n0", at=20, signal=9)))
+    opened(scene, FaultClass.RANK_FAILED)
+    seen = found(scene, before=15.0)
+    assert (seen.cascade, seen.fault) == ("", FaultClass.RANK_FAILED)
+    assert found(scene).cascade == "1 other rank failed after it"
+
+
+def test_a_rank_whose_log_says_that_a_peer_went_away_is_a_victim() -> None:
+    """Its exit is the first to be seen; the peer's own words come later, and name the cause."""
+    scene = training()
+    scene.change(exits=(end(0, "n0", at=10, code=1), end(1, "n1", at=12, code=1)))
+    said = (
+        finding("connection reset", "cascade", 0, 9.0),
+        finding("out of memory", "root", 1, 11.0),
+        finding("old", "root", 2, 1.0, attempt=9),
+    )
+    scene.view = replace(scene.view, findings=said)
+    opened(scene, FaultClass.RANK_FAILED)
+    assert [(f.rank, f.kind) for f in found(scene).first] == [(1, "out of memory")]
+    both = (*said, finding("assertion", "root", 0, 8.0))
+    scene.view = replace(scene.view, findings=both)
+    assert found(scene).first[0].kind == "assertion"
+
+
+def test_when_all_call_themselves_victims_the_first_end_is_named() -> None:
+    scene = training()
+    scene.change(exits=(end(0, "n0", at=10, signal=15), end(1, "n1", at=12, signal=15)))
+    opened(scene, FaultClass.RANK_DIED)
+    assert [f.rank for f in found(scene).first] == [0]
+
+
+def test_two_at_once_is_said_with_less_confidence() -> None:
+    scene = training()
+    scene.change(exits=(end(0, "n0", at=10, code=1), end(1, "n1", at=10, code=1)))
+    opened(scene, FaultClass.RANK_FAILED)
+    one_of_two = found(scene)
+    assert len(one_of_two.first) == 2
+    scene.change(exits=scene.shown.exits[:1])
+    assert found(scene).confidence > one_of_two.confidence
+
+
+def test_nothing_is_known_of_an_attempt_that_is_not_shown() -> None:
+    scene = training()
+    opened(scene, FaultClass.RANK_DIED)
+    scene.view = replace(scene.view, attempt=None)
+    assert found(scene) == Diagnosis()
+
+
+def test_a_lost_node_explains_what_its_peers_suffer() -> None:
+    scene = training()
+    scene.change(exits=(end(0, "n0", at=1, signal=6),))
+    scene.lose("n1")
+    opened(scene, FaultClass.RANK_DIED)
+    seen = found(scene)
+    assert (seen.suspects, seen.fault, seen.reason) == (("n1",), FaultClass.NODE_LOST, Reason.NODE_LOST)
+    assert seen.cascade == "1 other rank failed after it"
+
+
+def test_a_node_that_the_cluster_does_not_list_is_not_called_lost() -> None:
+    scene = training()
+    assert isinstance(scene.view.nodes, dict)
+    scene.view = replace(scene.view, nodes={k: v for k, v in scene.view.nodes.items() if k != "n1"})
+    opened(scene, FaultClass.NON_FINITE)
+    assert found(scene).fault is None
+    scene.view = replace(scene.view, nodes=UNKNOWN)
+    assert found(scene).fault is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "category"),
+    [(FaultClass.NON_FINITE, "numeric"), (FaultClass.NODE_SILENT, "hardware.host"), (FaultClass.STALL, "hang.unknown")],
+)
+def test_what_was_seen_is_the_cause_when_nothing_ended(fault: FaultClass, category: str) -> None:
+    scene = training()
+    opened(scene, fault, ranks=(1,), names=("n1",))
+    seen = found(scene)
+    assert seen.category == category
+    first: Finding = seen.first[0]
+    assert (first.rank, first.node, first.text, first.wall) == (1, "n1", "what was seen", 900.0)
+    assert seen.suspects == ("n1",)
+
+
+def test_several_are_nobody_in_particular() -> None:
+    scene = training()
+    opened(scene, FaultClass.STALL, ranks=(1, 2), names=("n1", "n2"))
+    first = found(scene).first[0]
+    assert (first.rank, first.node) == (None, None)
+
+
+def test_no_window_of_data_outside_the_steps() -> None:
+    scene = training()
+    opened(scene, FaultClass.STALL)
+    scene.change(phase=Phase.SAVE)
+    assert found(scene).data is None
+    assert scene.shown.last_step is not None
+    scene.change(phase=Phase.STEP, last_step=replace(scene.shown.last_step, batch=None))
+    assert found(scene).data is None
+
+
+@pytest.mark.parametrize(("silent", "blamed"), [(1, ("n1",)), (3, ())])
+def test_a_stall_is_explained_by_a_silent_node_while_most_answer(silent: int, blamed: tuple[str, ...]) -> None:
+    scene = training()
+    for name in ("n1", "n2", "n3")[:silent]:
+        scene.node(name, state=NodeState.SILENT)
+    opened(scene, FaultClass.STALL)
+    seen = found(scene)
+    assert seen.suspects == blamed
+    assert seen.fault is (FaultClass.NODE_SILENT if blamed else None)
+    scene.view = replace(scene.view, nodes=UNKNOWN)
+    assert found(scene).suspects == ()
