@@ -71,6 +71,29 @@ def _node_findings(attempt: Attempt, view: View) -> list[Finding]:
     return found
 
 
+def _silent_findings(attempt: Attempt, view: View) -> list[Finding]:
+    """A stall is explained by a silent node when most of the other nodes answer; else the eye is blind."""
+    if view.nodes is UNKNOWN:
+        return []
+    silent = [n for n in view.nodes.values() if n.state is NodeState.SILENT]
+    up = sum(1 for n in view.nodes.values() if n.state is NodeState.UP)
+    if 2 * up <= len(silent) + up:
+        return []
+    return [
+        Finding(
+            attempt=attempt.number,
+            kind="node-silent",
+            role="root",
+            category="hardware.host",
+            text=f"{node.name} does not answer, the other nodes do",
+            node=node.name,
+            wall=node.since,
+        )
+        for node in silent
+        if node.name in attempt.slots
+    ]
+
+
 def earliest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The root findings that no other is surely before; what the bounds cannot order stays together.
 
@@ -112,6 +135,9 @@ def diagnose(history: History, incident: Incident, view: View, before: float) ->
     if lost:
         names = tuple(f.node for f in lost if f.node is not None)
         found = Diagnosis(tuple(lost), names, "hardware.host", fault=FaultClass.NODE_LOST)
+    elif trouble.fault is FaultClass.STALL and (silent := _silent_findings(attempt, view)):
+        names = tuple(f.node for f in silent if f.node is not None)
+        found = Diagnosis(tuple(silent), names, "hardware.host", fault=FaultClass.NODE_SILENT)
     elif trouble.fault in {FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED}:
         logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
         found = _from_exits(exits, logged)

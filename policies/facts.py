@@ -187,6 +187,11 @@ class SaveView:
     attempt: int
     began_at: float
     state: Literal["begin", "blocked", "written", "failed"]
+    blocked_s: float | None = None  # how long training stood still, on the slowest rank
+    written_s: float | None = None  # from the first byte until the framework had published it
+    bytes: int | None = None
+    steps_beside: int = 0  # ordinary steps while it was written in the background
+    step_s_beside: float = 0.0  # their mean time
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +258,18 @@ class CheckpointState:
     bytes: int = 0
     limited: bool = False
     location: Literal["store", "archive"] = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCost:
+    """What one completed save cost. Seconds; None where nobody told."""
+
+    id: str
+    bytes: int
+    blocked_s: float | None = None
+    written_s: float | None = None
+    completed_s: float | None = None  # from the first byte until it was sealed
+    step_s_beside: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +423,8 @@ class Incident:
     follows: int | None = None
     approved_by: str | None = None
     evidence: str = ""
+    plan_changed: bool = False  # a person changed the plan before it was approved
+    plan_refused: bool = False
     replay: Replay | None = None
     closed: bool = False
 
@@ -489,6 +508,7 @@ class History:
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
     told: frozenset[str] = frozenset()  # notices already sent
+    save_costs: tuple[SaveCost, ...] = ()
     begun: frozenset[str] = frozenset()  # saves whose in-progress mark was asked for
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
     requests: frozenset[str] = frozenset()  # requests already answered

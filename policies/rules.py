@@ -1,6 +1,7 @@
 """What is tolerated: the thresholds of a profile, validated. Units stand last in each name; seconds unless said.
 
-A profile is TOML. `profiles/auto.toml`, `approve.toml` and `observe.toml` ship; a site's own may start from one of them (`extends = "auto"`).
+A profile is TOML. `profiles/auto.toml`, `approve.toml` and `observe.toml` ship; a site's own may start from one of them
+(`extends = "auto"`).
 """
 
 from __future__ import annotations

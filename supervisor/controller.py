@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from policies.facts import Attempt, Decision, Finish, Halt, History, SaveView, View
+from policies.facts import Attempt, Decision, Finish, Halt, History, View
 from policies.rules import Rules
 from slurm.cluster import Cluster
 from supervisor import notices
@@ -79,7 +79,7 @@ class Controller:
         self._workers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="relight")
         self._reading: dict[str, Future[None]] = {}
         self._again: set[str] = set()
-        self._saves: tuple[SaveView, ...] = ()
+        self._saves: tuple[tuple[int, str], ...] = ()
         self._status_at = 0.0
         self._closing = False
         self._told_incidents: dict[int, object] = {}
@@ -92,7 +92,7 @@ class Controller:
         self._wake = asyncio.Event()
         parts, run = self.parts, self.parts.run
         self._begin_entries()
-        self.hub = Hub(run.root, run.token(), parts.clock, self.wake, beat_s=0.5)
+        self.hub = Hub(run.root, run.token(), parts.clock, self.wake, beat_s=0.5, silent_s=parts.rules.node.silent_s)
         self._adopt()
         port = await self.hub.start()
         run.write_endpoint("127.0.0.1", port, self.journal.epoch)
@@ -255,7 +255,7 @@ class Controller:
 
     def _follow_saves(self, view: View) -> None:
         """A word of the ranks about a save is a hint to look at the store."""
-        saves = view.attempt.saves if view.attempt else ()
+        saves = tuple((s.step, s.state) for s in view.attempt.saves) if view.attempt else ()
         if saves != self._saves:
             self._saves = saves
             self._read("store")

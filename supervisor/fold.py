@@ -209,7 +209,8 @@ def fold(history: History, stamped: Stamped) -> History:
         case Withdrawn():
             return _no_plan(history)
         case Chosen():
-            return _no_plan(replace(history, choice=entry.choice))
+            number = history.incident.number if history.incident else 0
+            return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice))
         case Approved():
             if history.incident is not None:
                 number = history.incident.number
@@ -217,6 +218,8 @@ def fold(history: History, stamped: Stamped) -> History:
                 history = _incident(history, number, approved_by=entry.who)
             return replace(history, approvals=history.approvals | {entry.digest})
         case Refused():
+            number = history.incident.number if history.incident else 0
+            history = _incident(history, number, plan_refused=True)
             return replace(history, refused=history.refused | {entry.digest})
         case Intended():
             return _intend(history, entry.action, stamped.epoch, at)
@@ -232,7 +235,8 @@ def fold(history: History, stamped: Stamped) -> History:
             history = _times(history, entry.number, caught_up=at)
             return _incident(history, entry.number, replay=entry.replay)
         case CheckpointCompleted():
-            return replace(history, completed=(*history.completed, entry.id))
+            completed = (*history.completed, entry.cost.id)
+            return replace(history, completed=completed, save_costs=(*history.save_costs, entry.cost))
         case HaltedEntry():
             halted = Halted(at, entry.reason, entry.seen, entry.lifts, entry.incident)
             asked = entry.reason is Reason.PERSON_HALTED

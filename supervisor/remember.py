@@ -13,10 +13,12 @@ from policies.facts import (
     Attempt,
     AttemptView,
     CheckpointPhase,
+    CheckpointState,
     Counters,
     FaultClass,
     History,
     Incident,
+    SaveCost,
     Intent,
     Trouble,
     View,
@@ -84,7 +86,18 @@ def _completed(book: Notebook, view: View) -> None:
     known = set(book.history.completed)
     fresh = [c for c in view.checkpoints if c.phase is CheckpointPhase.COMPLETED and c.id not in known]
     for one in sorted(fresh, key=lambda c: (c.completed_at or 0.0, c.step)):
-        book.note(CheckpointCompleted(one.id, one.step, one.bytes))
+        book.note(CheckpointCompleted(_cost(one, view), one.step))
+
+
+def _cost(one: CheckpointState, view: View) -> SaveCost:
+    """What the ranks told of this save, and how long it took until it was sealed."""
+    saves = view.attempt.saves if view.attempt and view.attempt.number == one.attempt else ()
+    told = next((s for s in saves if s.step == one.step), None)
+    if told is None:
+        return SaveCost(one.id, one.bytes)
+    completed = None if one.completed_at is None else max(0.0, one.completed_at - told.began_at)
+    beside = told.step_s_beside if told.steps_beside else None
+    return SaveCost(one.id, one.bytes, told.blocked_s, told.written_s, completed, beside)
 
 
 def _settled(book: Notebook, view: View) -> None:

@@ -43,6 +43,8 @@ class Shape:
     warm: bool = False
     profile: str = "bench"
     extra: tuple[str, ...] = ()
+    script: str = ""
+    """What is run in place of the trainer's own file, with the same arguments."""
 
     @property
     def world(self) -> int:
@@ -57,8 +59,12 @@ def trainer_script() -> str:
 
 def trainer_command(shape: Shape) -> list[str]:
     """The command of one rank."""
-    command = [sys.executable, "-u", trainer_script()]
-    command += ["--tp", str(shape.tp), "--pp", str(shape.pp), "--dp", str(shape.dp)]
+    return [sys.executable, "-u", shape.script or trainer_script(), *trainer_options(shape)]
+
+
+def trainer_options(shape: Shape) -> list[str]:
+    """The trainer's arguments, the same for every rank."""
+    command = ["--tp", str(shape.tp), "--pp", str(shape.pp), "--dp", str(shape.dp)]
     command += ["--steps", str(shape.steps), "--save-every", str(shape.save_every)]
     return [*command, *(("--async-save",) if shape.asynchronous else ()), *shape.extra]
 

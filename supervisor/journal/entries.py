@@ -17,6 +17,7 @@ from policies.facts import (
     PlannedStop,
     Recover,
     Replay,
+    SaveCost,
     Trouble,
 )
 from policies.reasons import Reason
@@ -235,9 +236,8 @@ class CaughtUp:
 class CheckpointCompleted:
     """A save was verified and published."""
 
-    id: str
+    cost: SaveCost
     step: int
-    bytes: int
     kind: Literal["checkpoint-completed"] = "checkpoint-completed"
 
 

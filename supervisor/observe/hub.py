@@ -176,7 +176,7 @@ class Hub:
         self._tell({"type": "over", "epoch": self._epoch})
 
     def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
-        """Ask every connected agent for the evidence of its ranks. Who does not answer in time is unknown."""
+        """Ask every agent for the evidence of its ranks. Who is silent, or does not answer in time, is unknown."""
         known = self._intake.attempts.get(attempt)
         until = self._clock() + deadline_s
         asked = Capturing(incident, attempt, known.world if known else 0, self._connections, until)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -139,6 +140,7 @@ class Progress:
         self._rows += 1
         if row.seconds > 0:
             self.pace.add(row.seconds, ordinary=self._rows > _EARLY and self._since_save >= 2)
+            self._beside_saves(row.seconds)
         self._since_save += 1
         self.first_row = self.first_row or row
         self.last_row = row
@@ -169,18 +171,32 @@ class Progress:
             self._done.add(rank)
             self._advance(at)
 
-    def save(self, step: int, state: str, at: float) -> None:
+    def save(self, step: int, state: str, at: float, seconds: float | None = None, size: int | None = None) -> None:
         """A save has got to this state, as any rank says it. Written stands above failed, failed above the others."""
-        known, new = self._saves.get(step), _STATES.get(state)
+        new = _STATES.get(state)
         if new is None:
             return
         self._since_save = 0
+        known = self._saves.get(step)
         if known is None:
             if len(self._saves) >= _SAVES:
                 del self._saves[min(self._saves)]
-            self._saves[step] = SaveView(step, self.attempt, at, new)
-        elif _RANKING[new] > _RANKING[known.state]:
-            self._saves[step] = SaveView(step, self.attempt, known.began_at, new)
+            known = SaveView(step, self.attempt, at, new)
+        if _RANKING[new] > _RANKING[known.state]:
+            known = replace(known, state=new)
+        if new == "blocked" and seconds is not None:
+            known = replace(known, blocked_s=max(seconds, known.blocked_s or 0.0))
+        elif new == "written":
+            known = replace(known, written_s=seconds, bytes=size)
+        self._saves[step] = known
+
+    def _beside_saves(self, seconds: float) -> None:
+        """An ordinary step while a save is written in the background."""
+        for step, save in self._saves.items():
+            if save.state == "blocked" and save.blocked_s is not None:
+                count = save.steps_beside + 1
+                mean = save.step_s_beside + (seconds - save.step_s_beside) / count
+                self._saves[step] = replace(save, steps_beside=count, step_s_beside=mean)
 
     def lay_over(self, reference: Mapping[int, StepRow], tolerance: float, rows: Iterable[StepRow] = ()) -> None:
         """Compare with these rows from now on; `rows` of this attempt that are known already are compared at once."""

@@ -31,6 +31,9 @@ _CONDITION = {
     NodeCondition.DOWN: NodeState.DOWN,
     NodeCondition.UNKNOWN: NodeState.UNKNOWN,
 }
+PROBES_MAX = 4
+PROBE_S = 0.5
+"""A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
 _STEP = re.compile(r"\.a(\d{4,})\.e\d+\Z")
 
 
@@ -59,10 +62,18 @@ class World:
         self._cluster_view = seen
         if isinstance(seen, ClusterView):
             self._cluster_as_of = now
+            answering = self._probed(seen)
             for name, row in seen.nodes.items():
-                state = _CONDITION[row.condition]
+                state = NodeState.UP if name in answering else _CONDITION[row.condition]
                 if self._since.get(name, (None, 0.0))[0] is not state:
                     self._since[name] = (state, now)
+
+    def _probed(self, seen: ClusterView) -> frozenset[str]:
+        """Silent nodes that do answer a probe: a late beat is no silent node. With many silent ones the eye is blind anyway."""
+        silent = [n for n, row in seen.nodes.items() if row.condition is NodeCondition.SILENT]
+        if len(silent) > PROBES_MAX:
+            return frozenset()
+        return frozenset(n for n in silent if self._cluster.probe(n, PROBE_S))
 
     def refresh_store(self, now: float, checkpoint: str | None) -> None:
         """Read the store, and the manifest of the checkpoint that the newest attempt started from."""

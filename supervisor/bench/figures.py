@@ -1,0 +1,215 @@
+"""`relight bench figures`: what relight costs and how quick it is, each against a limit or a rival in the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from typing import Final
+
+import click
+
+from supervisor.bench import agents, costs
+from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
+from supervisor.durable import replace_whole
+
+RIVALS: Final[Mapping[str, Callable[[], Rival]]] = {
+    "bare": bare,
+    "cold": lambda: Relight(warm=False),
+    "warm": lambda: Relight(warm=True),
+    "torchrun": torchrun,
+}
+LATER_S: Final = 0.25
+"""How much later than under a bare restart the new ranks may begin, seconds."""
+COLD_SHARE: Final = 1.15
+WARM_SHARE: Final = 0.3
+"""The time to a step, as a share of that of a bare restart."""
+RECOVERY_S: Final = 2.0
+HELP_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure. `limit` None: told, not judged. `beside`: what else was measured, for comparison."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    beside: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """It lies within its limit; nan never does."""
+        return self.limit is None or self.value <= self.limit
+
+
+def medians(samples: Sequence[Sample]) -> Sample:
+    """The median of each time, over the repeats. Stages that not every repeat has are left out."""
+    stages = set.intersection(*(set(s.stages) for s in samples))
+    order = [name for name in samples[0].stages if name in stages]
+    return Sample(
+        *(
+            statistics.median(getattr(s, name) for s in samples)
+            for name in ("first_statement", "all_begun", "next_step", "new_step")
+        ),
+        {name: statistics.median(s.stages[name] for s in samples) for name in order},
+    )
+
+
+def of_contests(samples: Mapping[str, Sequence[Sample]]) -> list[Figure]:
+    """Figures 1 to 3: from the death of a rank to the first statements and to the next steps."""
+    all_of = {name: medians(found) for name, found in samples.items()}
+    low, cold, warm = all_of["bare"], all_of["cold"], all_of["warm"]
+
+    def beside(what: str) -> dict[str, float]:
+        return {f"{name} s": getattr(found, what) for name, found in all_of.items()}
+
+    figures = []
+    for what, text in (("first_statement", "the first new rank begins"), ("all_begun", "the last new rank begins")):
+        later = getattr(cold, what) - getattr(low, what)
+        figures.append(Figure(f"{text}, later than under a bare restart", later, "s", LATER_S, beside(what)))
+    for what, text in (("next_step", "to the next step"), ("new_step", "to the next new step")):
+        ratio = getattr(cold, what) / getattr(low, what)
+        figures.append(Figure(f"{text}, of a bare restart", ratio, "x", COLD_SHARE, beside(what)))
+        ratio = getattr(warm, what) / getattr(low, what)
+        figures.append(Figure(f"{text}, warm, of a bare restart", ratio, "x", WARM_SHARE))
+    for name in ("cold", "warm"):
+        stages = {f"{stage} s": at for stage, at in all_of[name].stages.items()}
+        begun = all_of[name].all_begun
+        figures.append(Figure(f"from the death to all ranks begun, {name}, by stage", begun, "s", None, stages))
+    return figures
+
+
+def of_costs(told: Mapping[str, float]) -> list[Figure]:
+    """Figures 4 to 8, from what `measure_costs` told."""
+    limits = agents.LIMITS
+
+    def figure(text: str, key: str, unit: str, limit: float | None = None, **beside: str) -> Figure:
+        return Figure(text, told[key], unit, limit, {label.replace("_", " "): told[k] for label, k in beside.items()})
+
+    return [
+        figure("a call of the training's side, p50", "call_p50_us", "us", limits["call_p50_us"], dropped="dropped"),
+        figure("a call of the training's side, p99", "call_p99_us", "us", limits["call_p99_us"]),
+        figure("hearing 640 agents, share of a core", "cpu_share", "x", limits["cpu_share"], agents="agents"),
+        figure("hearing 640 agents, memory", "rss_mb", "MB", limits["rss_mb"]),
+        figure("relight --help", "help_s", "s", HELP_S, bare_python_s="python_s"),
+        figure("reading and folding a journal", "recovery_s", "s", RECOVERY_S, entries="entries", MB="size_mb"),
+        figure("a journal entry on disk, p50", "append_p50_ms", "ms", None, p99_ms="append_p99_ms"),
+        figure("a view of 5,120 ranks", "view_ms", "ms", limits["view_ms"]),
+        figure("a look at 5,120 ranks, all well", "tick_calm_ms", "ms"),
+        figure("a look at 5,120 ranks, at acceptance", "tick_acceptance_ms", "ms"),
+        figure("a look at 5,120 ranks, all dead", "tick_cascade_ms", "ms"),
+        figure("a seal, in memory", "seal_mb_s", "MB/s", None, plain_read_and_sum_MB_per_s="read_mb_s"),
+    ]
+
+
+def measure_contests(folder: str, repeats: int, say: Callable[[str], None]) -> dict[str, list[Sample]]:
+    """Each rival in turn, `repeats` times over, so that a busy moment of the machine meets all of them."""
+    samples: dict[str, list[Sample]] = {name: [] for name in RIVALS}
+    for turn in range(1, repeats + 1):
+        for name, make in RIVALS.items():
+            rival = make()
+            sample = contest(rival, os.path.join(folder, f"{name}-{turn}"))
+            samples[name].append(sample)
+            say(
+                f"{turn}/{repeats} {rival.name}: ranks begin after {sample.first_statement:.2f} to "
+                f"{sample.all_begun:.2f} s, next step {sample.next_step:.2f} s, next new step {sample.new_step:.2f} s"
+            )
+    return samples
+
+
+def measure_costs(folder: str, say: Callable[[str], None]) -> dict[str, float]:
+    """Everything that needs no training."""
+    told: dict[str, float] = {}
+    for text, work in (
+        ("the training's side", agents.measure_calls),
+        ("640 agents", agents.measure_agents),
+        ("a view", agents.measure_views),
+        ("the command line", costs.measure_help),
+        ("a long journal", lambda: costs.measure_journal(os.path.join(folder, "journal"))),
+        ("looks at a long run", costs.measure_ticks),
+        ("a seal", lambda: costs.measure_seal(os.path.join(folder, "seal"))),
+    ):
+        say(f"measuring {text}")
+        told |= work()
+    return told
+
+
+def report(figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]]) -> dict[str, object]:
+    """What build/bench.json holds."""
+    return {
+        "schema": 1,
+        "ok": all(figure.good for figure in figures),
+        "figures": [{**asdict(figure), "good": figure.good} for figure in figures],
+        "samples": {name: [asdict(sample) for sample in found] for name, found in samples.items()},
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "load": os.getloadavg()[0],
+            "python": platform.python_version(),
+            "torch": metadata.version("torch"),
+        },
+    }
+
+
+def rows(figures: Sequence[Figure]) -> list[tuple[str, str, str, str, str]]:
+    """The table: figure, measured, limit, beside it, verdict."""
+    return [
+        (
+            one.name,
+            f"{_short(one.value)} {one.unit}",
+            "" if one.limit is None else f"{_short(one.limit)} {one.unit}",
+            ", ".join(f"{label} {_short(value)}" for label, value in one.beside.items()),
+            "" if one.limit is None else "ok" if one.good else "MISSED",
+        )
+        for one in figures
+    ]
+
+
+def _short(value: float) -> str:
+    """Three figures that count; whole numbers as they are."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def show(figures: Sequence[Figure]) -> None:
+    """A table on a terminal, lines elsewhere."""
+    heads = ("figure", "measured", "limit", "beside", "")
+    if not sys.stdout.isatty():
+        for row in rows(figures):
+            click.echo("\t".join(row).rstrip())
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where somebody looks
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(*heads)
+    for row in rows(figures):
+        table.add_row(*row, style="bold red" if row[-1] == "MISSED" else None)
+    Console().print(table)
+
+
+def main(folder: str, *, repeats: int, as_json: bool) -> int:
+    """Measure, tell, keep. Exit code 0: every limit holds."""
+    parts = os.path.join(folder, "figures")
+    clear(parts)
+    os.makedirs(parts)
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    samples = measure_contests(parts, repeats, say)
+    figures = [*of_contests(samples), *of_costs(measure_costs(parts, say))]
+    clear(parts)
+    told = report(figures, samples)
+    path = os.path.join(folder, "bench.json")
+    replace_whole(path, json.dumps(told, indent=1).encode())
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        show(figures)
+        click.echo(f"kept in {path}")
+    return 0 if told["ok"] else 1
