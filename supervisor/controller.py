@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from policies.facts import Attempt, Decision, Finish, Halt, History, View
+from policies.facts import Attempt, Decision, Finish, Halt, History, Recover, View
 from policies.rules import Rules
 from slurm.cluster import Cluster
 from supervisor import notices
@@ -24,6 +24,7 @@ from supervisor.answers import judge
 from supervisor.checkpoints.store import PosixStore
 from supervisor.durable import replace_whole
 from supervisor.fold import fold_all
+from supervisor.incident_facts import Known
 from supervisor.journal import requests
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RunStarted, Told
 from supervisor.journal.journal import Journal
@@ -230,7 +231,7 @@ class Controller:
             self._follow(before, turn)
             for action in turn.actions:
                 self.effects.perform(action, self.history)
-            self._tell(turn)
+            self._tell(turn, view, now)
             self._say(turn)
             self._status(turn, view, now, force=bool(turn.entries))
             code = self._exit(turn.decision, now)
@@ -286,26 +287,31 @@ class Controller:
                 write_incident(self.parts.run, self.history, incident.number, self.parts.settings)
         del turn
 
-    def _tell(self, turn: Tick) -> None:
+    def _tell(self, turn: Tick, view: View, now: float) -> None:
+        """Tell a person once when a decision waits, or something halts. A slow notice never holds up the loop."""
+        watching = turn.held is not None and self.history.mode == "observe" and isinstance(turn.decision, Recover)
         what: notices.What | None = None
-        if turn.held is not None and turn.held.asks:
+        if turn.held is not None and (turn.held.asks or watching):
             what = "plan"
         elif self.history.halted is not None:
             what = "halt"
         if what is None:
             return
-        notice = notices.notice(self.history, what, hold_s=self.parts.rules.hold_s)
+        saves = view.checkpoints if isinstance(view.checkpoints, tuple) else ()
+        held = turn.held.why if turn.held and turn.held.asks else ""
+        known = Known(layout=self.layout, now=now, checkpoints=saves, held=held)
+        notice = notices.notice(self.history, what, known, hold_s=self.parts.rules.hold_s)
         if notice is None:
             return
+        story = notices.page(self.history, what, known)
         self._write([Told(notice.key, notice.title)])
         self._log.warning("notice", text=notice.text)
         settings = self.parts.settings.notify
         if settings.command:
-            self._workers.submit(self._run_notice, notice)
+            notices.run_command(settings.command, notice, story, settings.deadline_s).add_done_callback(self._told)
 
-    def _run_notice(self, notice: notices.Notice) -> None:
-        settings = self.parts.settings.notify
-        outcome = notices.run_command(settings.command, notice, deadline_s=settings.deadline_s).result()
+    def _told(self, future: Future[notices.Outcome]) -> None:
+        outcome = future.result()
         if not outcome.ok:
             self._log.error("notice-failed", why=outcome.why)
 

@@ -92,7 +92,7 @@ def test_a_rank_that_ended_badly_keeps_it_pending() -> None:
         ({"digest": None}, "rank 2 gave no digest"),
         (
             {"next_batch": Batch(0, 4, "h")},
-            "rank 2 has next samples 0 to 3 (hash h); the manifest has 320 to 327",
+            "rank 2 has next samples 0 to 3 (hash h); the manifest has 324 to 327 (hash h1)",
         ),
         ({"next_batch": None}, "rank 2 gave no next samples"),
     ],
