@@ -53,8 +53,6 @@ def digest(decision: Decision) -> str | None:
 
 
 def _recover(decision: Recover, history: History, rules: Rules) -> Permission:
-    if decision.incident is None:
-        return _YES  # the person who started the run asked for it
     if digest(decision) in history.approvals:
         return _YES
     if history.mode == "approve":
@@ -90,7 +88,7 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
         case actions.Launch() if actions.key(action) in history.intents:
             return _YES  # it was permitted when its intent was journaled
         case _ if isinstance(decision, Recover) and decision.incident is None:
-            return _YES
+            return _YES  # the person who started the run asked for it
         case _ if isinstance(decision, PlannedStop):
             return _YES  # a person or the end of the allocation asked for it
         case _ if isinstance(decision, Halt) and history.asked_to_halt:

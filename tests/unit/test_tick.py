@@ -24,6 +24,7 @@ from builders import (
 from policies import ledger
 from policies.facts import (
     UNKNOWN,
+    AttemptView,
     CheckpointPhase,
     Choice,
     Contain,
@@ -40,6 +41,7 @@ from policies.facts import (
     Wait,
 )
 from policies.reasons import Reason
+from policies.rules import NodeRules
 from supervisor import actions
 from supervisor.gate import Held
 from supervisor.journal.entries import (
@@ -725,3 +727,47 @@ def test_the_world_shows_another_attempt() -> None:
     assert isinstance(turn.decision, Wait)
     assert turn.decision.reason is Reason.LAUNCHING
     assert LAYOUT.world == 3
+
+
+def test_a_launch_waits_until_the_one_that_may_still_come_is_given_up() -> None:
+    """Attempt 2 was asked for again a moment ago. It is fenced; attempt 3 waits out the time in which it could appear."""
+    scene = training(AUTO.model_copy(update={"node": NodeRules(gone_s=100)}))
+    scene.obeys = lambda a: a.kind != "launch"
+    scene.die(1)
+    scene.settle()
+    for _ in range(5):
+        scene.wait(21)
+        scene.settle()
+    scene.view = replace(scene.view, attempt=AttemptView(2, running=False))
+    scene.wait(20)
+    turn = scene.settle()
+    assert actions.Fence(2) in scene.done
+    assert scene.history.attempt.number == 2  # type: ignore[union-attr]
+    assert turn.next_look <= scene.now + 1.0
+    scene.wait(100)
+    scene.settle()
+    assert scene.history.attempt.number == 3  # type: ignore[union-attr]
+
+
+def test_an_attempt_that_the_cluster_has_seen_and_the_journal_has_not_is_still_journaled() -> None:
+    """The cluster shows a step of attempt 2 that nobody here launched: the plan's own launch is intended all the same."""
+    scene = training()
+    scene.view = replace(scene.view, launched=frozenset({1, 2}))
+    scene.die(1)
+    scene.settle()
+    assert [a.number for a in scene.history.attempts] == [1, 2]
+
+
+def test_the_store_is_read_again_after_the_end_before_anything_is_chosen() -> None:
+    """What the store showed before the ranks were down may lack a save that they finished last."""
+    scene = training()
+    scene.die(1)
+    for _ in range(10):
+        turn = scene.tick()
+        scene.now += 0.01
+        scene.view = replace(scene.view, cluster_as_of=scene.now)  # the store is not read
+    assert isinstance(turn.decision, Wait)
+    assert turn.decision.text == "the store is read again"
+    scene.store(save(44))
+    scene.settle()
+    assert scene.history.attempt.checkpoint == save_id(44)  # type: ignore[union-attr]
