@@ -54,11 +54,11 @@ def medians(samples: Sequence[Sample]) -> Sample:
     stages = set.intersection(*(set(s.stages) for s in samples))
     order = [name for name in samples[0].stages if name in stages]
     return Sample(
-        *(
-            statistics.median(getattr(s, name) for s in samples)
-            for name in ("first_statement", "all_begun", "next_step", "new_step")
-        ),
-        {name: statistics.median(s.stages[name] for s in samples) for name in order},
+        first_statement=statistics.median(s.first_statement for s in samples),
+        all_begun=statistics.median(s.all_begun for s in samples),
+        next_step=statistics.median(s.next_step for s in samples),
+        new_step=statistics.median(s.new_step for s in samples),
+        stages={name: statistics.median(s.stages[name] for s in samples) for name in order},
     )
 
 
@@ -127,7 +127,7 @@ def measure_contests(folder: str, repeats: int, say: Callable[[str], None]) -> d
 def measure_costs(folder: str, say: Callable[[str], None]) -> dict[str, float]:
     """Everything that needs no training."""
     told: dict[str, float] = {}
-    for text, work in (
+    work: tuple[tuple[str, Callable[[], dict[str, float]]], ...] = (
         ("the training's side", agents.measure_calls),
         ("640 agents", agents.measure_agents),
         ("a view", agents.measure_views),
@@ -135,9 +135,10 @@ def measure_costs(folder: str, say: Callable[[str], None]) -> dict[str, float]:
         ("a long journal", lambda: costs.measure_journal(os.path.join(folder, "journal"))),
         ("looks at a long run", costs.measure_ticks),
         ("a seal", lambda: costs.measure_seal(os.path.join(folder, "seal"))),
-    ):
+    )
+    for text, measure in work:
         say(f"measuring {text}")
-        told |= work()
+        told |= measure()
     return told
 
 

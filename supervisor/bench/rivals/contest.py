@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from slurm import processes
@@ -122,7 +122,7 @@ class Relight:
         named = ("detected", "confirmed", "evidence", "stopped", "decided", "relaunched")
         at = [(name, moment) for name in named if (moment := getattr(times, name)) is not None]
         stages = {name: moment - died for name, moment in sorted(at, key=lambda one: one[1])}
-        return Sample(sample.first_statement, sample.all_begun, sample.next_step, sample.new_step, stages)
+        return replace(sample, stages=stages)
 
     def stop(self) -> None:
         """As the protocol says."""
