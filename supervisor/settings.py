@@ -131,5 +131,5 @@ def frozen(run_dir: str) -> Settings:
         return Settings.model_validate(raw)
     except FileNotFoundError:
         raise UserError(f"{run_dir}: no run of relight is here (no settings.json)") from None
-    except (OSError, ValueError, ValidationError, AttributeError) as error:
+    except (OSError, ValueError, ValidationError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
