@@ -69,14 +69,29 @@ def trainer_options(shape: Shape) -> list[str]:
     return [*command, *(("--async-save",) if shape.asynchronous else ()), *shape.extra]
 
 
+def weights_of(save: str) -> str:
+    """The hash of the merged logical tensors of one save, by the separate tool. Raises UserError."""
+    told = subprocess.run(
+        [sys.executable, "-m", "supervisor.bench.weights", save], check=False, capture_output=True, text=True
+    )
+    if told.returncode != 0:
+        raise UserError(f"the weights of {save} can't be read: {told.stderr.strip()[-300:]}", 1)
+    return told.stdout.split()[0]
+
+
 @dataclass
 class RealRun:
-    """A run in `folder`. `crash`: kill the controller once at this point (`supervisor.bench.crashing`)."""
+    """A run in `folder`. `crash`: kill the controller once at this point (`supervisor.bench.crashing`).
+
+    `settings`: more sections of relight.toml. `command`: what is trained, instead of the reference trainer.
+    """
 
     folder: str
     shape: Shape
     crash: tuple[str, str, int] | None = None
     env: dict[str, str] = field(default_factory=dict)
+    settings: str = ""
+    command: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,9 +112,9 @@ class RealRun:
             file.write(
                 f'[run]\nname = "bench"\nprofile = "{one.profile}"\nwarm = {str(one.warm).lower()}\n'
                 f"[layout]\ntp = {one.tp}\npp = {one.pp}\ndp = {one.dp}\nranks_per_node = {one.ranks_per_node}\n"
-                f"[cluster]\nspares = {one.spares}\n"
+                f"[cluster]\nspares = {one.spares}\n{self.settings}"
             )
-        command = trainer_command(one)
+        command = self.command or trainer_command(one)
         if self.crash:
             when, kind, number = self.crash
             argv = [sys.executable, "-m", "supervisor.bench.crashing", when, kind, str(number), config, self.run.root]
@@ -197,15 +212,7 @@ class RealRun:
 
     def weights_hash(self) -> str:
         """The hash of the merged logical tensors of the last sealed save, by the separate tool."""
-        told = subprocess.run(
-            [sys.executable, "-m", "supervisor.bench.weights", self.last_save()],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if told.returncode != 0:
-            raise UserError(f"the weights of {self.last_save()} can't be read: {told.stderr.strip()[-300:]}", 1)
-        return told.stdout.split()[0]
+        return weights_of(self.last_save())
 
     def stop(self) -> None:
         """End everything of this run, by pid: the parent, the controller, the nodes."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from supervisor.commands.bench_prove import command as prove
+
 
 @click.group("bench", epilog="\b\nExamples:\n  relight bench real\n  relight bench real --warm --folder /tmp/demo")
 def command() -> None:
@@ -35,3 +37,6 @@ def figures(folder: str, repeats: int, as_json: bool) -> int:
     from supervisor.bench import figures as work  # noqa: PLC0415
 
     return work.main(folder, repeats=repeats, as_json=as_json)
+
+
+command.add_command(prove)
