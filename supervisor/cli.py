@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 
 import click
@@ -74,17 +75,26 @@ def group() -> None:
 def main() -> None:
     """The console script. One line for a mistake, no traceback."""
     try:
-        code = group.main(standalone_mode=False)
+        code = group.main(prog_name="relight", standalone_mode=False)
     except UserError as error:
         click.echo(f"relight: {error}", err=True)
         sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
-        click.echo(f"relight: {error.format_message()}{hint}", err=True)
+        text = error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx:
+            text = f"{text.rstrip('.')}. See: {error.ctx.command_path} --help"
+        click.echo(f"relight: {text}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would be taken for a verdict
+        traceback.print_exc()
+        click.echo(f"relight: our own fault: {type(error).__name__}: {error}", err=True)
+        sys.exit(OWN_FAULT_EXIT)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,224 @@
+"""The command line: what it says, which code it ends with, and that a mistake is one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from builders import APPROVE, Scene, training
+
+from supervisor.cli import COMMANDS, main
+from supervisor.journal import requests
+from supervisor.journal.journal import Journal
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings, freeze
+
+HERE = [name for name, (module, _) in COMMANDS.items() if find_spec(module) is not None]
+
+
+@pytest.fixture
+def relight(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Run the command line in this process, in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["relight", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return call
+
+
+def journaled(tmp_path: Path, scene: Scene) -> str:
+    """The run directory of a story, as its controller would have left it."""
+    run = RunDir(str(tmp_path / "relight-runs" / "demo"))
+    run.create()
+    freeze(run.root, Settings.model_validate({"run": {"name": "demo"}, "layout": {"dp": 3}, "cluster": {"spares": 1}}))
+    journal, _ = Journal.begin(run.journal, lambda: scene.stamped[0].at, "h", 1)
+    for one in scene.stamped[1:]:
+        journal.append([one.entry], one.at)
+    journal.close()
+    return run.root
+
+
+def test_all_commands_are_here() -> None:
+    assert HERE == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_each_command_explains_itself_with_an_example(name: str, relight) -> None:
+    code, out, err = relight(name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: relight {name}")
+    assert f"  relight {name}" in out.split("Example")[1]
+
+
+def test_the_list_of_commands_says_what_they_say(relight) -> None:
+    code, out, _ = relight("--help")
+    assert code == 0
+    for name, (_, text) in COMMANDS.items():
+        assert f"  {name}  " in out
+        assert text in " ".join(out.split())
+    assert "Exit codes:" in out
+
+
+def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
+    code, out, err = relight()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: relight")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nosuch"], "relight: No such command 'nosuch'. See: relight --help"),
+        (["status"], "relight: Missing argument 'RUN'. See: relight status --help"),
+        (["status", "--jsn", "x"], "relight: No such option"),
+        (["approve", "x"], "relight: Missing option '--plan'. See: relight approve --help"),
+        (["run"], "relight: Missing argument '-- CMD...'. See: relight run --help"),
+        (["run", "--cluster", "pbs", "--", "true"], "relight: Invalid value for '--cluster': 'pbs' is not 'local'."),
+        (["run", "--config", "none.toml", "--", "true"], "relight: none.toml: there is no such file"),
+        (["run", "--profile", "atuo", "--", "true"], "relight: profile atuo: not known; these ship: "),
+        (["explain", "x", "two"], "relight: Invalid value for '[INCIDENT]': 'two' is not a valid integer."),
+        (["approve", "x", "--plan", "xyz"], "relight: --plan xyz: a plan's digest is of the digits 0-9 and a-f."),
+    ],
+)
+def test_a_mistake_is_one_line_and_ends_with_2(args: list[str], said: str, relight) -> None:
+    code, out, err = relight(*args)
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["status", "x"],
+        ["explain", "x"],
+        ["plan", "x"],
+        ["approve", "x", "--plan", "abcdef"],
+        ["refuse", "x", "--plan", "abcdef"],
+        ["pause", "x"],
+        ["resume", "x"],
+        ["halt", "x"],
+    ],
+    ids=lambda a: a[0],
+)
+def test_an_unknown_run_is_one_line(args: list[str], relight, tmp_path: Path) -> None:
+    code, out, err = relight(*args)
+    assert (code, out) == (2, "")
+    assert err == f"relight: {tmp_path}/x: no run of relight is here. Give a run's name or its directory\n"
+
+
+def test_a_mistake_in_the_settings_names_the_line(relight, tmp_path: Path) -> None:
+    (tmp_path / "relight.toml").write_text("[layout]\ntpp = 3\n")
+    code, _, err = relight("run", "--", "true")
+    assert (code, err) == (2, "relight: relight.toml:2: layout.tpp: there is no such setting. Did you mean tp?\n")
+
+
+def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> None:
+    root = journaled(tmp_path, training())
+    for name in ("demo", root, "relight-runs/demo"):
+        code, out, err = relight("status", name)
+        assert (code, err) == (3, "")
+        assert "No controller is alive" in out
+    code, out, _ = relight("status", "demo", "--json")
+    told = json.loads(out)
+    assert (code, told["schema"], told["controller_alive"]) == (3, 1, False)
+
+
+def test_a_halted_run_is_a_negative_answer(relight, tmp_path: Path) -> None:
+    scene = training()
+    scene.lose("n1", "n2")
+    scene.settle()
+    journaled(tmp_path, scene)
+    assert relight("status", "demo")[0] == 1
+    code, out, _ = relight("explain", "demo", "1")
+    assert code == 0
+    assert "n1" in out
+    assert relight("explain", "demo", "9")[0] == 2
+
+
+def test_a_run_that_has_ended_is_well(relight, tmp_path: Path) -> None:
+    scene = training()
+    scene.finish_ranks()
+    scene.settle()
+    journaled(tmp_path, scene)
+    assert relight("status", "demo")[0] == 0
+    assert relight("plan", "demo")[0] == 3
+
+
+def test_a_request_without_a_controller_waits(relight, tmp_path: Path) -> None:
+    scene = training(APPROVE)
+    scene.die(1)
+    scene.settle()
+    root = journaled(tmp_path, scene)
+    digest = scene.history.decision_digest or ""
+    assert relight("plan", "demo")[0] == 0
+    for args in (
+        ["approve", "demo", "--plan", digest[:8].upper()],
+        ["pause", "demo"],
+        ["halt", "demo", "--because", "x"],
+    ):
+        code, out, err = relight(*args)
+        assert (code, err) == (3, "")
+        assert out.startswith("filed; no controller of demo is alive")
+    assert {r.what for r in requests.pending(root)} == {"approve", "pause", "halt"}
+    approved = next(r for r in requests.pending(root) if r.what == "approve")
+    assert approved.digest == digest[:8]
+
+
+def test_a_damaged_journal_is_told_and_is_our_own_affair(relight, tmp_path: Path) -> None:
+    root = journaled(tmp_path, training())
+    segment = Path(root, "journal", "000001.jsonl")
+    raw = segment.read_bytes()
+    segment.write_bytes(raw.replace(b'"kind":"run-started"', b'"kind":"run-stopped"'))
+    assert segment.read_bytes() != raw
+    code, _, err = relight("status", "demo")
+    assert code == 70
+    assert "000001.jsonl:2" in err
+    assert err.count("\n") == 1
+
+
+def test_what_nobody_thought_of_is_not_taken_for_a_verdict(relight, tmp_path: Path) -> None:
+    """A folder where the journal's segment should be: 70, not 1, which would mean halted."""
+    root = journaled(tmp_path, training())
+    Path(root, "journal", "000002.jsonl").mkdir()
+    code, _, err = relight("status", "demo")
+    assert code == 70
+    assert "relight: our own fault: IsADirectoryError" in err
+
+
+def test_a_changed_layout_is_refused(relight, tmp_path: Path) -> None:
+    root = journaled(tmp_path, training())
+    (tmp_path / "relight.toml").write_text('[run]\nname = "demo"\n[layout]\ndp = 4\n')
+    code, _, err = relight("run", "--profile", "bench", "--", "true")
+    assert code == 2
+    assert err.startswith("relight: layout has changed since this run began (dp 3 -> 4)")
+    assert not Path(root, "lease").exists()
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys; sys.argv = ['relight', '--help']\n"
+        "from supervisor.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'numpy', 'pydantic', 'structlog', 'rich', 'asyncio'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_it_is_a_module_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "supervisor", "--version"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.startswith("relight, version ")
