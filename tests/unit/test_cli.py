@@ -49,7 +49,7 @@ def journaled(tmp_path: Path, scene: Scene) -> str:
 
 
 def test_all_commands_are_here() -> None:
-    assert HERE == list(COMMANDS)
+    assert list(COMMANDS) == HERE
 
 
 @pytest.mark.parametrize("name", HERE)

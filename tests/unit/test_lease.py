@@ -68,7 +68,7 @@ def test_a_pid_that_was_given_out_again_is_told_by_its_start(tmp_path: Path, oth
     Lease(held(tmp_path, other.pid, ticks - 1), 1.0)
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 1])
+@pytest.mark.parametrize("pid", [os.getpid(), 1], ids=["ours", "another"])
 def test_another_host_is_judged_by_its_renewal(tmp_path: Path, pid: int) -> None:
     """Its pid says nothing here, not even when it is the same as ours (containers)."""
     path = held(tmp_path, pid, 1, host="elsewhere", renewed=100.0)
