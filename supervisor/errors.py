@@ -1,4 +1,4 @@
-"""The one kind of error that people see: a line that says what, where, and what would be right."""
+"""Errors that cross rooms: the line that people see, and the verdict that a checkpoint may not be used."""
 
 from __future__ import annotations
 
@@ -9,3 +9,12 @@ class UserError(Exception):
     def __init__(self, text: str, exit_code: int = 2) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+class NotRestorable(Exception):  # noqa: N818  # the name is the verdict, as the contract has it
+    """No attempt may start from this save. `not_yet`: it could not be judged; otherwise it was and is no good."""
+
+    def __init__(self, *reasons: str, not_yet: bool = False) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+        self.not_yet = not_yet

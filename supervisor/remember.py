@@ -18,8 +18,8 @@ from policies.facts import (
     FaultClass,
     History,
     Incident,
-    SaveCost,
     Intent,
+    SaveCost,
     Trouble,
     View,
 )

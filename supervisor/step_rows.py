@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from policies.facts import Batch, FaultClass, History, StepRow
 from supervisor.rundir import RunDir
@@ -87,7 +87,15 @@ def read_rows(run: RunDir, attempt: int, after: int = 0) -> Iterator[StepRow]:
                 continue
 
 
-def reference(run: RunDir, history: History) -> dict[int, StepRow]:
+class Rows(Protocol):
+    """Where step rows are read from."""
+
+    def rows(self, attempt: int, after: int = 0) -> Iterable[StepRow]:
+        """The rows of an attempt above `after`."""
+        ...
+
+
+def reference(written: Rows, history: History) -> dict[int, StepRow]:
     """The rows that the newest attempt does again: by step, from accepted attempts before it, the latest word counts."""
     newest = history.attempt
     if newest is None:
@@ -96,5 +104,5 @@ def reference(run: RunDir, history: History) -> dict[int, StepRow]:
     rows: dict[int, StepRow] = {}
     for attempt in history.attempts:
         if attempt.number < newest.number and attempt.accepted_at is not None and attempt.number not in doubtful:
-            rows.update({row.step: row for row in read_rows(run, attempt.number, newest.start_step)})
+            rows.update({row.step: row for row in written.rows(attempt.number, newest.start_step)})
     return rows

@@ -11,15 +11,7 @@ from supervisor.checkpoints import posix
 from supervisor.checkpoints.framework import framework_done
 from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, counters_of, read_outcome
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_of
-
-
-class NotRestorable(Exception):  # noqa: N818  # the name is the verdict, as the contract has it
-    """No attempt may start from this save. `not_yet`: it could not be judged; otherwise it was and is no good."""
-
-    def __init__(self, *reasons: str, not_yet: bool = False) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
-        self.not_yet = not_yet
+from supervisor.errors import NotRestorable
 
 
 class Looker:

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix, publishing, retention, sealing, views
-from supervisor.checkpoints.looking import Looker, NotRestorable, parse_or_none, plain
+from supervisor.checkpoints.looking import Looker, parse_or_none, plain
 from supervisor.checkpoints.manifest import Outcome, UnsoundError, expected_of, read_outcome
 from supervisor.checkpoints.tree import SaveId, Tree
+from supervisor.errors import NotRestorable
 
 SETTLE_S = 60.0
 """Seconds that a missing name or a short file may be a lagging cache: NFS keeps attributes for up to 60 s."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
+from typing import Protocol
 
 from policies.facts import (
     EMPTY,
@@ -20,9 +20,8 @@ from policies.facts import (
     View,
 )
 from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
-from supervisor.checkpoints.store import NotRestorable, PosixStore
-from supervisor.observe.hub import Hub
-from supervisor.rundir import RunDir
+from supervisor.errors import NotRestorable
+from supervisor.ports import Agents, AttemptFiles, Store
 
 _CONDITION = {
     NodeCondition.UP: NodeState.UP,
@@ -37,14 +36,22 @@ PROBE_S = 0.5
 _STEP = re.compile(r"\.a(\d{4,})\.e\d+\Z")
 
 
+class Done(Protocol):
+    """What the effects themselves know of how far they are (`perform/effects.py`)."""
+
+    capture: CaptureView | None
+    failures: dict[str, str]
+    released: bool
+
+
 class World:
     """Keeps what was seen last of each part. `refresh_*` may block and are called in worker threads, one at a time each."""
 
-    def __init__(self, run: RunDir, cluster: Cluster, store: PosixStore, hub: Hub) -> None:
-        self._run = run
+    def __init__(self, cluster: Cluster, store: Store, agents: Agents, files: AttemptFiles) -> None:
+        self._files = files
         self._cluster = cluster
         self._store = store
-        self._hub = hub
+        self._agents = agents
         self._cluster_view: ClusterView | Unreadable = Unreadable("not read yet")
         self._cluster_as_of: float | None = None
         self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
@@ -52,9 +59,6 @@ class World:
         self._store_as_of: float | None = None
         self._expected: Expected | None = None
         self._since: dict[str, tuple[NodeState, float]] = {}
-        self.capture: CaptureView | None = None
-        self.failures: tuple[tuple[str, str], ...] = ()
-        self.released = False
 
     def refresh_cluster(self, now: float) -> None:
         """Read the cluster. `now` is the moment at which the read began: what it shows is at least as new."""
@@ -96,13 +100,13 @@ class World:
         """Why the cluster could not be read last time."""
         return self._cluster_view.why if isinstance(self._cluster_view, Unreadable) else None
 
-    def view(self, history: History, now: float) -> View:
+    def view(self, history: History, now: float, done: Done) -> View:
         """Everything together."""
         number = history.attempt.number if history.attempt else 0
         nodes = self._nodes(now)
         running, shown = self._steps(nodes)
-        started = {number} if number and self._hub.progress(number, now).started else set()
-        launched = frozenset(shown | started | ({number} if self._has_exits(number) else set()))
+        started = {number} if number and self._agents.progress(number, now).started else set()
+        launched = frozenset(shown | started | ({number} if self._files.has_exits(number) else set()))
         attempt = self._attempt(number, now, nodes, running, launched) if number else None
         expected = self._expected
         wanted = history.attempt.checkpoint if history.attempt else None
@@ -111,16 +115,16 @@ class World:
             attempt=attempt,
             checkpoints=self._states,
             expected=expected if expected and expected.checkpoint == wanted else None,
-            capture=self.capture,
+            capture=done.capture,
             views_made=self._views,
             fenced=self._marked("FENCED", history),
             launched=launched,
             steps_running=running,
-            findings=self._hub.findings(number) if number else (),
+            findings=self._agents.findings(number) if number else (),
             cluster_as_of=self._cluster_as_of,
             store_as_of=self._store_as_of,
-            failures=self.failures,
-            released=self.released,
+            failures=tuple(done.failures.items()),
+            released=done.released,
             stop_asked=self._marked("STOP", history),
         )
 
@@ -128,7 +132,7 @@ class World:
         seen = self._cluster_view
         if isinstance(seen, Unreadable):
             return UNKNOWN
-        agents = self._hub.connected()
+        agents = self._agents.connected()
         nodes = {}
         for name, row in seen.nodes.items():
             state, since = self._since.get(name, (_CONDITION[row.condition], now))
@@ -173,15 +177,9 @@ class World:
         alive: bool | Unknown = UNKNOWN
         if not isinstance(nodes, Unknown) and number in launched:
             alive = number in running
-        return self._hub.progress(number, now, alive)
-
-    def _has_exits(self, number: int) -> bool:
-        try:
-            return any(name.endswith(".json") for name in os.listdir(self._run.attempt(number, "exit")))
-        except OSError:
-            return False
+        return self._agents.progress(number, now, alive)
 
     def _marked(self, name: str, history: History) -> frozenset[int]:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""
         recent = [a.number for a in history.attempts[-3:]]
-        return frozenset(n for n in recent if os.path.exists(self._run.attempt(n, name)))
+        return frozenset(n for n in recent if self._files.marked(n, name))

@@ -6,9 +6,7 @@ between the intent and the effect is answered by asking again, so every effect h
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -22,14 +20,10 @@ from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir
 from supervisor import actions
 from supervisor.actions import Action
-from supervisor.checkpoints.store import NotRestorable, PosixStore
-from supervisor.durable import create_whole
-from supervisor.observe.hub import Hub
+from supervisor.errors import NotRestorable
+from supervisor.ports import Agents, AttemptFiles, Store
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
-
-TAIL_BYTES = 65_536
-"""How much of the end of each rank's log is copied into an incident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +34,9 @@ class Ports:
     settings: Settings
     layout: Layout
     cluster: Cluster
-    store: PosixStore
-    hub: Hub
+    store: Store
+    agents: Agents
+    files: AttemptFiles
     epoch: int
     capture_s: float
 
@@ -71,10 +66,9 @@ class Effects:
             case actions.Capture():
                 self._capture(action)
             case actions.Fence():
-                os.makedirs(ports.run.attempt(action.attempt), mode=0o700, exist_ok=True)
-                create_whole(ports.run.attempt(action.attempt, "FENCED"), b"")
+                ports.files.mark(action.attempt, "FENCED")
             case actions.AskStop():
-                create_whole(ports.run.attempt(action.attempt, "STOP"), b"")
+                ports.files.mark(action.attempt, "STOP")
             case actions.Stop():
                 name = step_name(history, action.attempt)
                 self._work(action, "cluster", lambda: ports.cluster.stop(name, ports.epoch))
@@ -164,24 +158,23 @@ class Effects:
     def _capture(self, action: actions.Capture) -> None:
         ports = self._ports
         if action.stacks:
-            ports.hub.capture(action.incident, action.attempt, ports.capture_s)
+            ports.agents.capture(action.incident, action.attempt, ports.capture_s)
 
         def copy(agents: Mapping[str, int] | None) -> None:
-            kept = copy_evidence(ports.run, action.incident, action.attempt)
+            kept = ports.files.keep_evidence(action.incident, action.attempt)
             unknown = max(0, ports.layout.world - kept) if agents is None else agents["unknown"]
             self.capture = CaptureView(action.incident, True, kept, unknown)
 
         if action.stacks:
-            ports.hub.when_captured(lambda unknown: self._work(action, "capture", lambda: copy({"unknown": unknown})))
+            ports.agents.when_captured(
+                lambda unknown: self._work(action, "capture", lambda: copy({"unknown": unknown}))
+            )
         else:
             self._work(action, "capture", lambda: copy(None))
 
     def _launch(self, action: actions.Launch) -> None:
         """The map first, then the step. Asked twice, the map that stands is used again: same port, same name."""
         ports, run = self._ports, self._ports.run
-        folder = run.attempt(action.attempt)
-        for name in ("", "exit", "logs", "pids", "evidence"):
-            os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
         layout, settings = ports.layout, ports.settings
         hosts = tuple(node for node in action.slots for _ in range(layout.ranks_per_node))
         spec = {
@@ -206,9 +199,7 @@ class Effects:
             "reporter": layout.world - 1,
             "agent_sockets": make_socket_dir(run.root),
         }
-        create_whole(os.path.join(folder, "hostfile"), "".join(f"{h}\n" for h in hosts).encode())
-        create_whole(os.path.join(folder, "launch.json"), json.dumps(spec).encode())
-        ports.hub.set_attempt(ports.epoch, action.attempt, layout.world)
+        ports.files.write_map(action.attempt, spec, hosts)
         launch = LaunchSpec(
             name=f"{settings.run.name}.a{action.attempt:04d}.e{action.epoch}",
             epoch=ports.epoch,
@@ -216,7 +207,7 @@ class Effects:
             argv=(sys.executable, "-I", "-S", _shim(), run.root, str(action.attempt)),
             env=dict(settings.env),
             cwd=settings.cwd or run.root,
-            output=os.path.join(folder, "srun.err"),
+            output=run.attempt(action.attempt, "srun.err"),
         )
         self._work(action, "cluster", lambda: ports.cluster.launch(launch))
 
@@ -225,24 +216,6 @@ def step_name(history: History, attempt: int) -> str:
     """The cluster's name of an attempt: it carries the epoch of its intent."""
     epoch = next(a.epoch for a in history.attempts if a.number == attempt)
     return f"{history.run}.a{attempt:04d}.e{epoch}"
-
-
-def copy_evidence(run: RunDir, incident: int, attempt: int) -> int:
-    """Copy exit records, stacks and the ends of the logs into the incident's folder. How many ranks' logs were kept."""
-    target = run.incident(incident, "evidence")
-    os.makedirs(os.path.join(target, "logs"), mode=0o700, exist_ok=True)
-    for name in ("exit", "evidence"):
-        source = run.attempt(attempt, name)
-        if os.path.isdir(source):
-            shutil.copytree(source, os.path.join(target, name), dirs_exist_ok=True)
-    kept = 0
-    logs = run.attempt(attempt, "logs")
-    for name in sorted(os.listdir(logs)) if os.path.isdir(logs) else ():
-        with open(os.path.join(logs, name), "rb") as log, open(os.path.join(target, "logs", name), "wb") as copy:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
-            copy.write(log.read(TAIL_BYTES))
-            kept += 1
-    return kept
 
 
 def _free_port() -> int:

@@ -17,8 +17,9 @@ from policies.facts import CheckpointPhase
 from supervisor.checkpoints.manifest import CompletedList, Outcome
 from supervisor.checkpoints.publishing import publish, read_list
 from supervisor.checkpoints.sealing import settle
-from supervisor.checkpoints.store import NotRestorable, PosixStore
+from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId, Tree
+from supervisor.errors import NotRestorable
 
 ID = "a0001-i0000040"
 OLD = "a0001-i0000020"

@@ -11,6 +11,7 @@ import pytest
 from builders import back, row, training
 
 from policies.facts import FaultClass, History, StepRow
+from supervisor.attempt_files import RunFiles
 from supervisor.rundir import RunDir
 from supervisor.step_rows import StepFile, read_rows, reference
 
@@ -106,7 +107,7 @@ def test_a_replay_is_laid_over_the_latest_word_of_accepted_attempts(run: RunDir,
             back(scene)
     assert [a.number for a in scene.history.attempts] == [1, 2, 3]
     file.write([lossy(s, 1, 1.0) for s in range(38, 46)] + [lossy(s, 2, 2.0) for s in range(41, 44)])
-    rows = reference(run, scene.history)
+    rows = reference(RunFiles(run), scene.history)
     assert {s: r.loss for s, r in rows.items()} == {41: 2.0, 42: 2.0, 43: 2.0, 44: 1.0, 45: 1.0}
 
 
@@ -115,11 +116,11 @@ def test_an_attempt_that_failed_acceptance_or_probation_is_no_reference(run: Run
     scene.die(1)
     scene.settle()
     file.write([lossy(45, 1, 1.0)])
-    assert set(reference(run, scene.history)) == {45}
+    assert set(reference(RunFiles(run), scene.history)) == {45}
     doubt = replace(scene.history.incidents[0], diagnosis=None)
     for fault in (FaultClass.ACCEPTANCE, FaultClass.PROBATION):
         bad = replace(doubt, trouble=replace(doubt.trouble, fault=fault))
-        assert reference(run, replace(scene.history, incidents=(bad,))) == {}
+        assert reference(RunFiles(run), replace(scene.history, incidents=(bad,))) == {}
     never = replace(scene.history.attempts[0], accepted_at=None)
-    assert reference(run, replace(scene.history, attempts=(never, scene.history.attempts[1]))) == {}
-    assert reference(run, History()) == {}
+    assert reference(RunFiles(run), replace(scene.history, attempts=(never, scene.history.attempts[1]))) == {}
+    assert reference(RunFiles(run), History()) == {}

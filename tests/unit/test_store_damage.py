@@ -15,9 +15,9 @@ from test_store_good import WORLD, Now, new_store, only, write_save, write_sidec
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.checkpoints.posix import read_bounded, stamp_of
-from supervisor.checkpoints.store import NotRestorable
 from supervisor.checkpoints.sums import ChangedError, sum_file
 from supervisor.checkpoints.views import ViewTakenError
+from supervisor.errors import NotRestorable
 
 ID = "a0001-i0000040"
 

@@ -12,8 +12,9 @@ import xxhash
 from policies.facts import Batch, CheckpointPhase, Counters
 from slurm.cluster import Unreadable
 from supervisor.checkpoints.inspect import describe, size
-from supervisor.checkpoints.store import NotRestorable, PosixStore
+from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
+from supervisor.errors import NotRestorable
 
 WORLD = 4
 

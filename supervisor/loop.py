@@ -1,0 +1,198 @@
+"""One turn of the loop: look, answer, tick, journal, act, tell. Synchronous, so that the real shell and the simulation share it.
+
+The order is the promise: nothing is done before its intent is in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from policies.facts import Attempt, Decision, Finish, Halt, History, Recover, View
+from policies.layout import Layout
+from policies.rules import Rules
+from supervisor import notices
+from supervisor.answers import judge
+from supervisor.fold import fold_all
+from supervisor.incident_facts import Known
+from supervisor.journal.entries import Entry, ModeSet, Reopened, RunStarted, Told
+from supervisor.observe.world import World
+from supervisor.perform.effects import Effects
+from supervisor.ports import Agents, AttemptFiles, Desk, Log
+from supervisor.step_rows import reference
+from supervisor.tick import Tick, tick
+
+HALTED_EXIT = 93
+STATUS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn came to: look again at `next_look` (wall seconds) or now if `again`; `code`: the run is over."""
+
+    next_look: float
+    again: bool
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that a loop works with. `look_again(part)` asks the shell to read cluster or store anew."""
+
+    run: str
+    layout: Layout
+    rules: Rules
+    journal: Log
+    world: World
+    effects: Effects
+    agents: Agents
+    files: AttemptFiles
+    desk: Desk
+    look_again: Callable[[str], None]
+    lag_s: float = 0.0
+
+
+class Loop:
+    """The controller without its shell. Building it folds what was written and takes over what runs."""
+
+    def __init__(self, scene: Scene, history: History, now: float) -> None:
+        self.scene = scene
+        self.history = history
+        self._log = structlog.get_logger()
+        self._said: tuple[object, ...] = ()
+        self._saves: tuple[tuple[int, str], ...] = ()
+        self._status_at = 0.0
+        self._recorded: dict[int, object] = {}
+        self._begin(now)
+        attempt = self.history.attempt
+        if attempt is None:
+            scene.agents.set_attempt(scene.journal.epoch, 0, scene.layout.world)
+        else:
+            self._follow_attempt(attempt)
+            scene.agents.restore(attempt.number, scene.files.rows(attempt.number))
+            scene.agents.scan_exits(attempt.number)
+
+    def _begin(self, now: float) -> None:
+        one, mode = self.scene.layout, self.scene.rules.mode
+        entries: list[Entry] = []
+        if self.history.started_at is None:
+            entries.append(RunStarted(self.scene.run, mode, one.tp, one.pp, one.dp, one.ranks_per_node))
+        elif self.history.mode != mode:
+            entries.append(ModeSet(mode))
+        if self.history.ended == "stopped":
+            entries.append(Reopened(self.scene.run))
+        self._write(entries, now)
+
+    def turn(self, now: float) -> Turn:
+        """One turn at wall time `now`."""
+        scene = self.scene
+        scene.files.write_rows(scene.agents.drain_rows())
+        view = scene.world.view(self.history, now, scene.effects)
+        self._follow_saves(view)
+        for request in scene.desk.pending():
+            reply = judge(request, self.history, view)
+            self._write(list(reply.entries), now)
+            scene.desk.answer(reply.answer)
+        ticked = tick(self.history, view, scene.layout, scene.rules, now, scene.lag_s)
+        before = self.history
+        self._write(list(ticked.entries), now)
+        self._follow(before)
+        for action in ticked.actions:
+            scene.effects.perform(action, self.history)
+        self._tell(ticked, view, now)
+        self._say(ticked)
+        code = self._exit(ticked.decision, now)
+        if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
+            self._status_at = now
+            scene.desk.status(view, ticked.decision, ticked.held, now)
+        return Turn(min(ticked.next_look, self._hold_until()), bool(ticked.entries), code)
+
+    def _write(self, entries: list[Entry], now: float) -> None:
+        """Journal first; what is remembered is what was written."""
+        self.history = fold_all(self.history, self.scene.journal.append(entries, now))
+
+    def _follow_saves(self, view: View) -> None:
+        """A word of the ranks about a save is a hint to look at the store."""
+        saves = tuple((s.step, s.state) for s in view.attempt.saves) if view.attempt else ()
+        if saves != self._saves:
+            self._saves = saves
+            self.scene.look_again("store")
+
+    def _follow_attempt(self, attempt: Attempt) -> None:
+        scene = self.scene
+        scene.agents.set_attempt(scene.journal.epoch, attempt.number, scene.layout.world, attempt.slots)
+        rows = reference(scene.files, self.history)
+        scene.agents.set_reference(attempt.number, rows, scene.rules.probation.loss_tolerance)
+
+    def _follow(self, before: History) -> None:
+        """What must follow at once from what was just journaled: the rows to compare with, a look, the incident's record."""
+        attempt = self.history.attempt
+        if attempt is not None and (before.attempt is None or before.attempt.number != attempt.number):
+            self._follow_attempt(attempt)
+            self.scene.look_again("store")
+        elif attempt is not None and attempt.closed_at and before.attempt and not before.attempt.closed_at:
+            self.scene.look_again("store")
+        for incident in self.history.incidents[-2:]:
+            if self._recorded.get(incident.number) is not incident:
+                self._recorded[incident.number] = incident
+                self.scene.desk.record(self.history, incident.number)
+
+    def _tell(self, ticked: Tick, view: View, now: float) -> None:
+        """Tell a person once when a decision waits, or something halts."""
+        held = ticked.held
+        watching = held is not None and self.history.mode == "observe" and isinstance(ticked.decision, Recover)
+        what: notices.What | None = None
+        if held is not None and (held.asks or watching):
+            what = "plan"
+        elif self.history.halted is not None:
+            what = "halt"
+        if what is None:
+            return
+        saves = view.checkpoints if isinstance(view.checkpoints, tuple) else ()
+        why = held.why if held and held.asks else ""
+        known = Known(layout=self.scene.layout, now=now, checkpoints=saves, held=why)
+        notice = notices.notice(self.history, what, known, hold_s=self.scene.rules.hold_s)
+        if notice is None:
+            return
+        story = notices.page(self.history, what, known)
+        self._write([Told(notice.key, notice.title)], now)
+        self._log.warning("notice", text=notice.text)
+        self.scene.desk.tell(notice, story)
+
+    def _say(self, ticked: Tick) -> None:
+        """One line when the reason changes."""
+        decision = ticked.decision
+        said = (type(decision), decision.reason, ticked.held, getattr(decision, "incident", None))
+        if said == self._said:
+            return
+        self._said = said
+        more: dict[str, object] = {"held": ticked.held.why} if ticked.held else {}
+        if self.history.incident:
+            more["incident"] = self.history.incident.number
+        if self.history.attempt:
+            more["attempt"] = self.history.attempt.number
+        if self.history.decision_digest:
+            more["plan"] = self.history.decision_digest[:6]
+        self._log.info(f"decision {_name(decision)}", reason=decision.reason.value, mode=self.history.mode, **more)
+
+    def _hold_until(self) -> float:
+        halted = self.history.halted
+        return float("inf") if halted is None else halted.at + self.scene.rules.hold_s
+
+    def _exit(self, decision: Decision, now: float) -> int | None:
+        """The exit code when all is done that was to be done."""
+        attempt = self.history.attempt
+        down = attempt is None or attempt.closed_at is not None
+        if not self.scene.effects.released:
+            return None
+        if isinstance(decision, Finish) and self.history.ended:
+            return 0
+        if isinstance(decision, Halt) and down and now >= self._hold_until():
+            return HALTED_EXIT
+        return None
+
+
+def _name(decision: Decision) -> str:
+    return {"PlannedStop": "planned-stop"}.get(type(decision).__name__, type(decision).__name__.lower())

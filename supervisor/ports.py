@@ -1,0 +1,199 @@
+"""What the loop needs of the world beside the cluster (`slurm/cluster.py`). The real ones and the simulated ones fit here.
+
+Calls that may take over 100 ms are made in worker threads by `perform/` and `observe/`; nothing else calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from policies.facts import (
+    AttemptView,
+    CheckpointState,
+    Decision,
+    Expected,
+    Finding,
+    History,
+    StepRow,
+    Unknown,
+    View,
+)
+from slurm.cluster import Unreadable
+from supervisor.gate import Held
+from supervisor.journal.entries import Entry, Stamped
+from supervisor.journal.requests import Answer, Request
+from supervisor.notices import Notice
+
+
+class Store(Protocol):
+    """The checkpoint store (`supervisor/checkpoints/`)."""
+
+    def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
+        """Every save that is known."""
+        ...
+
+    def expected(self, checkpoint: str) -> Expected:
+        """What every rank must have loaded. Raises NotRestorable."""
+        ...
+
+    def view_targets(self) -> Mapping[int, str | None] | Unreadable:
+        """Attempt -> the save that its load view leads to."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Room that is left; None when it can't be seen."""
+        ...
+
+    def create(self) -> None:
+        """Make the store, or bring it up to its marks."""
+        ...
+
+    def begin(self, checkpoint: str) -> bool:
+        """Mark a save in progress."""
+        ...
+
+    def seal(self, checkpoint: str) -> CheckpointState:
+        """Verify a save that the framework has finished, and publish it."""
+        ...
+
+    def abandon(self, checkpoint: str, why: str) -> CheckpointState:
+        """Whatever appears in this save later is void."""
+        ...
+
+    def condemn(self, checkpoint: str, *reasons: str) -> CheckpointState:
+        """A completed save that is no longer what was sealed."""
+        ...
+
+    def make_view(self, attempt: int, checkpoint: str | None) -> str:
+        """The only folder that an attempt loads from. Raises NotRestorable."""
+        ...
+
+    def drop_view(self, attempt: int) -> None:
+        """Take a view away that no attempt was launched with."""
+        ...
+
+    def retain(self, keep: int, protect: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Delete what is no longer needed."""
+        ...
+
+    def save_dir(self, attempt: int) -> str:
+        """Where an attempt saves."""
+        ...
+
+    def view_dir(self, attempt: int) -> str:
+        """Where an attempt loads from."""
+        ...
+
+
+class Agents(Protocol):
+    """What the loop knows from the agents (`observe/hub.py`)."""
+
+    def set_attempt(self, epoch: int, attempt: int, world: int, nodes: Iterable[str] = ()) -> None:
+        """The newest attempt."""
+        ...
+
+    def set_reference(self, attempt: int, rows: Mapping[int, StepRow], tolerance: float = 0.0) -> None:
+        """The rows that an attempt does again."""
+        ...
+
+    def restore(self, attempt: int, rows: Iterable[StepRow]) -> None:
+        """Rows that an earlier controller has written."""
+        ...
+
+    def scan_exits(self, attempt: int) -> int:
+        """Exit records that no agent has told of."""
+        ...
+
+    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
+        """Ask for stacks and log tails."""
+        ...
+
+    def when_captured(self, callback: Callable[[int], None]) -> None:
+        """Call back once when the capture is done, with how many ranks are unknown."""
+        ...
+
+    def connected(self) -> Mapping[str, Any]:
+        """Node -> its agent."""
+        ...
+
+    def drain_rows(self) -> list[StepRow]:
+        """New step rows."""
+        ...
+
+    def progress(self, attempt: int, now: float, running: bool | Unknown = ...) -> AttemptView:
+        """An attempt as it stands."""
+        ...
+
+    def findings(self, attempt: int) -> tuple[Finding, ...]:
+        """What was found in its logs."""
+        ...
+
+
+class AttemptFiles(Protocol):
+    """The files of an attempt that everybody sees (docs/contracts.md, sections 1 and 2)."""
+
+    def mark(self, attempt: int, name: str) -> None:
+        """Set FENCED or STOP; safe to do again."""
+        ...
+
+    def marked(self, attempt: int, name: str) -> bool:
+        """Is the mark there?"""
+        ...
+
+    def write_map(self, attempt: int, launch: Mapping[str, Any], hosts: tuple[str, ...]) -> None:
+        """Write launch.json and hostfile; what stands there already stays."""
+        ...
+
+    def has_exits(self, attempt: int) -> bool:
+        """Has any rank left an exit record?"""
+        ...
+
+    def keep_evidence(self, incident: int, attempt: int) -> int:
+        """Copy what there is into the incident's folder; how many ranks' logs were kept."""
+        ...
+
+    def rows(self, attempt: int, after: int = 0) -> Iterable[StepRow]:
+        """The step rows that were written of an attempt, above `after`."""
+        ...
+
+    def write_rows(self, rows: list[StepRow]) -> None:
+        """Append step rows."""
+        ...
+
+
+class Desk(Protocol):
+    """Where people leave requests and read what was made of them."""
+
+    def pending(self) -> list[Request]:
+        """Requests that wait."""
+        ...
+
+    def answer(self, reply: Answer) -> None:
+        """Answer one and take it away."""
+        ...
+
+    def record(self, history: History, incident: int) -> None:
+        """Write the record of an incident anew."""
+        ...
+
+    def status(self, view: View, decision: Decision, held: Held | None, now: float) -> None:
+        """What is shown to those who ask."""
+        ...
+
+    def tell(self, notice: Notice, story: str) -> None:
+        """Wake a person. Never blocks, never raises."""
+        ...
+
+
+class Log(Protocol):
+    """The journal as the loop sees it (`journal/journal.py`)."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this journal's owner began."""
+        ...
+
+    def append(self, entries: Iterable[Entry], at: float) -> list[Stamped]:
+        """Write durably, before anything is done. Raises FencedError."""
+        ...
