@@ -177,10 +177,18 @@ class Node:
     def _settle_step(self, name: str, step: Step) -> None:
         left = [task for task in step.tasks.values() if not task.gone]
         ending = [task for task in left if task.ended or step.killed]
-        gone = [task for task in ending if not self._end_group(task)]
+        if not ending:
+            return
+        for task in ending:
+            with suppress(ProcessLookupError):
+                os.killpg(task.pid, signal.SIGKILL)
+        here = processes.members(self._file.pid)  # after the signals, and once: all of /proc is read for it
+        groups = {process.group for process in here}
+        self._end([process.pid for process in here if process.group in {task.pid for task in ending}])
+        gone = [task for task in ending if task.ended and task.pid not in groups]
         if len(gone) == len(left) or step.killed:
             # Some leave their group; they still carry the name of the step that they were started in.
-            strays = [p.pid for p in processes.members(self._file.pid) if self._is_stray(p.pid, name)]
+            strays = [process.pid for process in here if self._is_stray(process.pid, name)]
             self._end(strays)
             if strays and len(gone) == len(left):
                 return
@@ -189,16 +197,6 @@ class Node:
 
     def _is_stray(self, pid: int, step: str) -> bool:
         return pid != self._file.pid and processes.holds(pid, {"RELIGHT_STEP": step})
-
-    def _end_group(self, task: Task) -> bool:
-        """Kill the group of a task; True while something of it is left."""
-        try:
-            os.killpg(task.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return not task.ended
-        left = [p.pid for p in processes.members(self._file.pid) if p.group == task.pid]
-        self._end(left)
-        return bool(left) or not task.ended
 
     def _end(self, pids: list[int]) -> None:
         """Kill, and be woken when it has happened; not all of them are our own children."""
