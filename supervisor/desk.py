@@ -9,7 +9,7 @@ import structlog
 
 from policies.facts import Decision, History, View
 from supervisor import notices
-from supervisor.durable import replace_whole
+from supervisor.durable import show_whole
 from supervisor.gate import Held
 from supervisor.journal import requests
 from supervisor.journal.requests import Answer, Request
@@ -41,7 +41,7 @@ class FileDesk:
 
     def status(self, view: View, decision: Decision, held: Held | None, now: float) -> None:
         """status.json."""
-        replace_whole(self._run.path("status.json"), json.dumps(status_json(view, decision, held, now)).encode())
+        show_whole(self._run.path("status.json"), json.dumps(status_json(view, decision, held, now)).encode())
 
     def tell(self, notice: Notice, story: str) -> None:
         """Run the site's command, if there is one; it has a thread of its own."""

@@ -10,14 +10,15 @@ import os
 import secrets
 
 
-def _write_temporary(path: str, data: bytes, mode: int) -> str:
+def _write_temporary(path: str, data: bytes, mode: int, *, sync: bool = True) -> str:
     temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     except OSError:
         os.unlink(temporary)
         raise
@@ -50,10 +51,21 @@ def create_whole(path: str, data: bytes, mode: int = 0o600) -> bool:
 
 def replace_whole(path: str, data: bytes, mode: int = 0o600) -> None:
     """Replace `path`: a reader sees the old file or the new one. Raises OSError."""
-    temporary = _write_temporary(path, data, mode)
+    _replace(_write_temporary(path, data, mode), path)
+    sync_folder(os.path.dirname(path))
+
+
+def show_whole(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Replace `path` as `replace_whole` does, but without waiting for the disk. Raises OSError.
+
+    For what is made anew from the journal: a power loss may leave it old or empty, and nobody may need it then.
+    """
+    _replace(_write_temporary(path, data, mode, sync=False), path)
+
+
+def _replace(temporary: str, path: str) -> None:
     try:
         os.replace(temporary, path)
     except OSError:
         os.unlink(temporary)
         raise
-    sync_folder(os.path.dirname(path))

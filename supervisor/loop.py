@@ -101,6 +101,7 @@ class Loop:
         self._follow(before)
         for action in ticked.actions:
             scene.effects.perform(action, self.history)
+        self._record()
         self._tell(ticked, view, now)
         self._say(ticked)
         code = self._exit(ticked.decision, now)
@@ -127,13 +128,16 @@ class Loop:
         scene.agents.set_reference(attempt.number, rows, scene.rules.probation.loss_tolerance)
 
     def _follow(self, before: History) -> None:
-        """What must follow at once from what was just journaled: the rows to compare with, a look, the incident's record."""
+        """What must follow at once from what was just journaled: the rows to compare with, a look."""
         attempt = self.history.attempt
         if attempt is not None and (before.attempt is None or before.attempt.number != attempt.number):
             self._follow_attempt(attempt)
             self.scene.look_again("store")
         elif attempt is not None and attempt.closed_at and before.attempt and not before.attempt.closed_at:
             self.scene.look_again("store")
+
+    def _record(self) -> None:
+        """The incident's record, once what was decided is under way: nobody waits for it, the ranks wait for the rest."""
         for incident in self.history.incidents[-2:]:
             if self._recorded.get(incident.number) is not incident:
                 self._recorded[incident.number] = incident

@@ -8,7 +8,7 @@ import os
 from policies.facts import History
 from policies.layout import Layout
 from policies.ledger import cost
-from supervisor.durable import replace_whole
+from supervisor.durable import show_whole
 from supervisor.incident_story import incident_story
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
@@ -35,5 +35,5 @@ def write_incident(run: RunDir, history: History, number: int, settings: Setting
         "tokens_again": spent.tokens_again,
         "rank_hours": spent.rank_hours,
     }
-    replace_whole(os.path.join(folder, "incident.json"), json.dumps(record, indent=1).encode())
-    replace_whole(os.path.join(folder, "story.txt"), incident_story(history, number, known).encode())
+    show_whole(os.path.join(folder, "incident.json"), json.dumps(record, indent=1).encode())
+    show_whole(os.path.join(folder, "story.txt"), incident_story(history, number, known).encode())

@@ -33,10 +33,10 @@ def test_a_replacement_is_seen_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize("name", ["create_whole", "replace_whole"])
+@pytest.mark.parametrize("name", ["create_whole", "replace_whole", "show_whole"])
 def test_a_full_disk_leaves_what_was_there_and_nothing_beside_it(tmp_path: Path, name: str) -> None:
     (tmp_path / "old").write_bytes(b"old")
-    target = "old" if name == "replace_whole" else "new"
+    target = "new" if name == "create_whole" else "old"
     code = (
         f"import resource, sys; from supervisor.durable import {name} as write\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
