@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, Scene, save, save_id, training
 
-from policies.facts import UNKNOWN, CheckpointPhase, Choice, History, View
+from policies.facts import UNKNOWN, CheckpointPhase, Choice, Halted, History, View
 from policies.reasons import Reason
 from supervisor.answers import Reply, judge
 from supervisor.journal.entries import (
@@ -152,6 +152,12 @@ def test_a_halt_of_our_own_that_left_ranks_running_becomes_a_persons_halt() -> N
     scene.say(entry)
     scene.settle()
     assert "already" in ask(scene, "halt").answer.text
+
+
+def test_a_run_that_was_halted_before_its_first_start_is_halted_already() -> None:
+    halted = replace(History(), halted=Halted(1.0, Reason.NO_CHECKPOINT, "", ""))
+    reply = judge(Request(ID, "halt", "li", 1.0), halted, View())
+    assert "already" in reply.answer.text
 
 
 def test_stop() -> None:

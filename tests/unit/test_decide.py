@@ -10,6 +10,7 @@ from builders import APPROVE, AUTO, LAYOUT, T0, Scene, node, nodes, save, save_i
 from policies.decide import Situation, await_seals, contradiction, decide, recover, stop_restarting
 from policies.facts import (
     UNKNOWN,
+    Attempt,
     CheckpointPhase,
     Choice,
     Continue,
@@ -232,8 +233,10 @@ def test_a_resume_does_not_clear_a_node_of_other_faults() -> None:
 
 def test_rules_about_incidents_have_nothing_to_say_about_another_attempt() -> None:
     incident = Incident(1, 1, Trouble(FaultClass.STALL, Reason.STALL, 0.0, 1, False, ""), Times(), 0, 0)
-    for history in (History(), History(incidents=(incident,))):
-        situation = Situation(history, View(nodes={}, checkpoints=()), LAYOUT, AUTO, T0)
+    newer = Attempt(2, ("n0", "n1", "n2"), None, 0, 0.0, 1)
+    finished = (save(44, phase=CheckpointPhase.FRAMEWORK_DONE),)
+    for history in (History(), History(incidents=(incident,)), History(incidents=(incident,), attempts=(newer,))):
+        situation = Situation(history, View(nodes={}, checkpoints=finished), LAYOUT, AUTO, T0)
         for rule in (stop_restarting, await_seals, recover):
             assert rule(situation) is None
 

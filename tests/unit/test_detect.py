@@ -107,6 +107,12 @@ def test_a_lost_node_comes_before_the_deaths_that_it_explains(scene: Scene) -> N
     assert (found.fault, found.nodes, found.text) == (FaultClass.NODE_LOST, ("n1", "n2"), "n1, n2 are gone")
 
 
+def test_a_node_that_the_cluster_does_not_list_is_not_taken_for_lost(scene: Scene) -> None:
+    assert isinstance(scene.view.nodes, dict)
+    scene.view = replace(scene.view, nodes={k: v for k, v in scene.view.nodes.items() if k != "n1"})
+    assert seen(scene) is None
+
+
 def test_a_lost_spare_is_no_trouble(scene: Scene) -> None:
     scene.lose("n3")
     assert seen(scene) is None

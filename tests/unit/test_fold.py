@@ -147,6 +147,13 @@ def test_the_books_of_two_attempts() -> None:
     assert (history.books.computed, history.books.rolled_back, history.books.samples_read_again) == (47, 5, 40)
 
 
+def test_the_end_of_another_attempt_is_no_moment_of_the_incident() -> None:
+    again = actions.Launch(2, 1, LAUNCH.slots, None, LAUNCH.start, 1)
+    history = after(Intended(LAUNCH), OPENED, Intended(again), AttemptClosed(2, counters(2)))
+    assert history.incidents[0].times.stopped is None
+    assert after(AttemptClosed(1, counters(2)), history=history).incidents[0].times.stopped is not None
+
+
 def test_an_attempt_whose_beginning_is_not_known_counts_from_its_step() -> None:
     history = after(Intended(LAUNCH))
     old = replace(history, attempts=(replace(history.attempts[0], began=None, start_step=40),))
