@@ -14,12 +14,16 @@ from policies.facts import (
     Choice,
     Contain,
     Continue,
+    FaultClass,
     Finish,
     Halt,
     History,
+    Incident,
     NodeState,
     PlannedStop,
     Recover,
+    Times,
+    Trouble,
     View,
     Wait,
 )
@@ -97,10 +101,13 @@ def test_agents_go_where_there_are_none_and_a_node_can_run_one() -> None:
     assert upkeep(History(epoch=1), View(), AUTO, 0.0) == ()
 
 
-def test_the_newest_finished_save_is_sealed_first_and_nothing_is_deleted_meanwhile() -> None:
+def test_saves_are_sealed_in_order_but_the_newest_first_in_an_incident() -> None:
     done = [save(step, phase=CheckpointPhase.FRAMEWORK_DONE) for step in (50, 60)]
     view = View(nodes=nodes(), checkpoints=(*(save(s) for s in (10, 20, 30, 40)), *done))
-    assert upkeep(History(epoch=1), view, AUTO, 0.0) == (actions.Seal(save_id(60)),)
+    assert upkeep(History(epoch=1), view, AUTO, 0.0) == (actions.Seal(save_id(50)),)
+    trouble = Trouble(FaultClass.RANK_DIED, Reason.RANK_DIED, 1.0, 1, died=True, text="")
+    hurt = Incident(1, 1, trouble, Times(), 60, 0)
+    assert upkeep(History(epoch=1, incidents=(hurt,)), view, AUTO, 0.0) == (actions.Seal(save_id(60)),)
 
 
 def test_what_a_plan_needs_is_never_deleted() -> None:
