@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import APPROVE, AUTO, LAYOUT, T0, Scene, node, nodes, save, save_id, training
+from builders import APPROVE, AUTO, LAYOUT, T0, Scene, back, node, nodes, save, save_id, training
 
 from policies.decide import Situation, await_seals, contradiction, decide, recover, stop_restarting
 from policies.facts import (
@@ -261,3 +261,15 @@ def test_the_ends_of_ranks_that_an_incident_is_about_are_no_finish() -> None:
     turn = scene.settle()
     assert not isinstance(turn.decision, Finish | Continue)
     assert scene.history.ended is None
+
+
+def test_a_save_that_the_run_went_back_behind_is_no_way_back() -> None:
+    """Attempt 2 started from 40. The save of step 44 that attempt 1 had made is of another course of the weights."""
+    scene = training(save_at=40)
+    scene.die(1)
+    scene.settle()
+    scene.store(save(44))
+    back(scene)
+    scene.die(2)
+    scene.settle()
+    assert [a.checkpoint for a in scene.history.attempts] == [None, save_id(40), save_id(40)]
