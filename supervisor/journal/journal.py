@@ -10,18 +10,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from pydantic import ValidationError
 
-from supervisor.durable import create_whole
 from supervisor.journal.entries import ENTRY, Entry, EpochBegan, Stamped
+from supervisor.journal.segments import FolderSegments, Segments, name_of
 
 GENESIS = "0" * 32
-_SEGMENT = re.compile(r"(\d{6})\.jsonl\Z")
 _HEAD = b'{"h":"'
 
 
@@ -66,86 +64,91 @@ def _decode(previous: str, line: bytes) -> _Line | None:
 
 
 def segments(folder: str) -> list[tuple[int, str]]:
-    """(epoch, path) of every segment, in order."""
-    found = [(int(m[1]), os.path.join(folder, name)) for name in os.listdir(folder) if (m := _SEGMENT.match(name))]
-    return sorted(found)
+    """(epoch, path) of every segment of a folder, in order."""
+    return [(epoch, os.path.join(folder, name_of(epoch))) for epoch in FolderSegments(folder).epochs()]
 
 
-def _chain(path: str, previous: str) -> list[_Line]:
+def _kept_in(where: str | Segments) -> Segments:
+    return FolderSegments(where) if isinstance(where, str) else where
+
+
+def _chain(kept: Segments, epoch: int, previous: str) -> list[_Line]:
     """The good lines of one segment from its start; a torn line at its end is left out.
 
     Raises JournalDamagedError when more follows a line that is not good: a writer ends at its first failed write.
     """
     lines: list[_Line] = []
-    with open(path, "rb") as file:
+    with kept.open(epoch) as file:
         for raw in file:
             line = _decode(lines[-1].hash if lines else previous, raw)
             if line is None:
                 if file.readline():
-                    name = os.path.basename(path)
-                    raise JournalDamagedError(f"{name}:{len(lines) + 1}: not what was written, and more follows it")
+                    raise JournalDamagedError(
+                        f"{name_of(epoch)}:{len(lines) + 1}: not what was written, and more follows it"
+                    )
                 break
             lines.append(line)
     return lines
 
 
-def _read(folder: str) -> Iterator[_Line]:
+def _read(where: Segments) -> Iterator[_Line]:
     kept: list[_Line] = []
-    for epoch, path in segments(folder):
-        with open(path, "rb") as file:
+    for epoch in where.epochs():
+        with where.open(epoch) as file:
             first = file.readline()
         try:
             header = json.loads(first)["d"]
             follows = str(header["follows_hash"])
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalDamagedError(f"{os.path.basename(path)}: its first line is no header") from error
+            raise JournalDamagedError(f"{name_of(epoch)}: its first line is no header") from error
         if follows != GENESIS or kept:
             while kept and kept[-1].hash != follows:
                 kept.pop()  # written by a fenced epoch: void
-        lines = _chain(path, follows)
+        lines = _chain(where, epoch, follows)
         if not lines or (not kept and follows != GENESIS):
-            raise JournalDamagedError(f"{os.path.basename(path)} (epoch {epoch}) does not follow what is there")
+            raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) does not follow what is there")
         kept.extend(lines)
     yield from kept
 
 
-def read(folder: str) -> list[Stamped]:
-    """Every valid entry in order. Raises JournalDamagedError, OSError."""
-    return [line.stamped for line in _read(folder)]
+def read(where: str | Segments) -> list[Stamped]:
+    """Every valid entry in order, of a folder or of what else keeps segments. Raises JournalDamagedError, OSError."""
+    return [line.stamped for line in _read(_kept_in(where))]
 
 
 class Journal:
     """The open segment of this epoch. Not for use from several threads."""
 
-    def __init__(self, folder: str, epoch: int, last_hash: str, number: int) -> None:
-        self.folder = folder
+    def __init__(self, kept: Segments, epoch: int, last_hash: str, number: int) -> None:
         self.epoch = epoch
+        self._kept = kept
         self._hash = last_hash
         self._number = number
-        self._path = os.path.join(folder, f"{epoch:06d}.jsonl")
-        self._next = os.path.join(folder, f"{epoch + 1:06d}.jsonl")
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._torn = False
 
     @classmethod
-    def begin(cls, folder: str, clock: Callable[[], float], host: str, pid: int) -> tuple[Journal, list[Stamped]]:
+    def begin(
+        cls, where: str | Segments, clock: Callable[[], float], host: str, pid: int
+    ) -> tuple[Journal, list[Stamped]]:
         """Start the next epoch and give what was written before. Raises JournalDamagedError, OSError.
 
         When another controller begins the same epoch first, the next one is tried.
         """
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if isinstance(where, str):
+            os.makedirs(where, mode=0o700, exist_ok=True)
+        kept = _kept_in(where)
         while True:
-            known = segments(folder)  # before reading: a segment that begins meanwhile must not be passed over unread
-            before = list(_read(folder))
-            follows_epoch = known[-1][0] if known else 0
+            known = kept.epochs()  # before reading: a segment that begins meanwhile must not be passed over unread
+            before = list(_read(kept))
+            follows_epoch = known[-1] if known else 0
             follows_hash = before[-1].hash if before else GENESIS
             epoch = follows_epoch + 1
             number = before[-1].stamped.number + 1 if before else 1
             header = EpochBegan(epoch, host, pid, follows_epoch, follows_hash)
             stamped = Stamped(number, epoch, clock(), header)
             digest, line = _encode(follows_hash, stamped)
-            if create_whole(os.path.join(folder, f"{epoch:06d}.jsonl"), line):
-                journal = cls(folder, epoch, digest, number + 1)
+            if kept.create(epoch, line):
+                journal = cls(kept, epoch, digest, number + 1)
                 return journal, [b.stamped for b in before] + [stamped]
 
     def append(self, entries: Iterable[Entry], at: float) -> list[Stamped]:
@@ -165,12 +168,9 @@ class Journal:
             return []
         self.check_fence()
         if self._torn:
-            raise OSError(errno.EIO, "a write to this segment has failed before", self._path)
+            raise OSError(errno.EIO, "a write to this segment has failed before", name_of(self.epoch))
         self._torn = True  # until the whole piece is on disk
-        data = memoryview(b"".join(pieces))
-        while data:
-            data = data[os.write(self._file, data) :]
-        os.fsync(self._file)
+        self._kept.append(self.epoch, b"".join(pieces))
         self._torn = False
         self.check_fence()
         self._hash = digest
@@ -179,9 +179,9 @@ class Journal:
 
     def check_fence(self) -> None:
         """Raise FencedError when a newer epoch has begun."""
-        if os.path.exists(self._next):
+        if self._kept.exists(self.epoch + 1):
             raise FencedError(f"epoch {self.epoch + 1} has begun; this controller (epoch {self.epoch}) ends")
 
     def close(self) -> None:
         """Close the segment's file."""
-        os.close(self._file)
+        self._kept.close()

@@ -26,9 +26,16 @@ from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the effects need."""
+    """What the effects need. `sockets(run directory)` makes the folder of the agents' sockets."""
 
     run: RunDir
     settings: Settings
@@ -39,6 +46,8 @@ class Ports:
     files: AttemptFiles
     epoch: int
     capture_s: float
+    free_port: Callable[[], int] = free_port
+    sockets: Callable[[str], str] = make_socket_dir
 
 
 class Effects:
@@ -188,7 +197,7 @@ class Effects:
             "ranks_per_node": layout.ranks_per_node,
             "slots": list(action.slots),
             "master_addr": "127.0.0.1",
-            "master_port": _free_port(),
+            "master_port": ports.free_port(),
             "command": list(settings.command),
             "cwd": settings.cwd,
             "env": dict(settings.env),
@@ -197,7 +206,7 @@ class Effects:
             "checkpoint": action.checkpoint or "",
             "warm": settings.run.warm,
             "reporter": layout.world - 1,
-            "agent_sockets": make_socket_dir(run.root),
+            "agent_sockets": ports.sockets(run.root),
         }
         ports.files.write_map(action.attempt, spec, hosts)
         launch = LaunchSpec(
@@ -216,12 +225,6 @@ def step_name(history: History, attempt: int) -> str:
     """The cluster's name of an attempt: it carries the epoch of its intent."""
     epoch = next(a.epoch for a in history.attempts if a.number == attempt)
     return f"{history.run}.a{attempt:04d}.e{epoch}"
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _shim() -> str:
