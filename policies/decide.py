@@ -254,11 +254,22 @@ def _brought_back(s: Situation, incident: Incident) -> tuple[str, ...]:
 def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:
     """The ladder; with `give_up`, what could not be judged in time is passed over (and never deleted)."""
     assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
-    excluded = {r.id: r.why for r in s.history.unfit}
+    excluded = {r.id: r.why for r in s.history.unfit} | _off_lineage(s)
     if give_up:
         late = [c for c in s.view.checkpoints if c.phase in ladder.MAY_STILL_COMPLETE]
         excluded |= {c.id: f"could not be judged within {s.rules.checkpoint.seal_s:.0f} s" for c in late}
     return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, None, excluded, s.history.completed)
+
+
+def _off_lineage(s: Situation) -> dict[str, str]:
+    """Saves of steps that a later attempt went back behind: the run goes on from elsewhere, so they are no way back."""
+    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    off = {}
+    for one in s.view.checkpoints:
+        behind = [a for a in s.history.attempts if a.number > one.attempt and a.start_step < one.step]
+        if behind:
+            off[one.id] = f"attempt {behind[0].number} went back to step {behind[0].start_step}"
+    return off
 
 
 def _recover(

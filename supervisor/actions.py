@@ -165,7 +165,7 @@ def _phases(view: View) -> dict[str, CheckpointPhase]:
 def superfluous(view: View, keep: int, protect: tuple[str, ...]) -> tuple[str, ...]:
     """Completed saves beyond the newest `keep` that nothing needs, oldest first."""
     found = () if view.checkpoints is UNKNOWN else view.checkpoints
-    done = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: c.completed_at or 0.0)
+    done = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: (c.attempt, c.step))
     return tuple(c.id for c in done[: max(0, len(done) - keep)] if c.id not in protect)
 
 

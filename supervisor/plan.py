@@ -88,10 +88,11 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
     found = _checkpoints(view)
-    waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: -c.step)
+    waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: (c.attempt, c.step))
     if waiting:
-        steps.append(actions.Seal(waiting[0].id))
-    completed = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: c.completed_at or 0.0)
+        # in an incident the newest is worth the most; else they are completed in the order in which they were made
+        steps.append(actions.Seal(waiting[-1 if history.incident else 0].id))
+    completed = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: (c.attempt, c.step))
     protected = _protected(history)
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, protected))

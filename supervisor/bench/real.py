@@ -15,7 +15,7 @@ from supervisor.bench.real_run import RealRun, Shape
 from supervisor.incident_story import incident_story
 from supervisor.record import known_of
 
-STEPS = 60
+STEPS = 80
 SAVE_EVERY = 10
 
 
@@ -40,7 +40,7 @@ class Demo:
 
 def shape(*, warm: bool) -> Shape:
     """TP2 x PP2 x DP2 on 4 nodes of 2 ranks, 2 spares; asynchronous saves, an evaluation phase, one slow save."""
-    extra = ("--step-seconds", "0.15", "--eval-every", "25", "--eval-seconds", "2", "--slow-save", "50:2.5")
+    extra = ("--step-seconds", "0.2", "--eval-every", "25", "--eval-seconds", "2", "--slow-save", "60:4")
     return Shape(steps=STEPS, save_every=SAVE_EVERY, warm=warm, extra=extra)
 
 
@@ -49,7 +49,7 @@ def undisturbed(demo: Demo) -> str:
     run = RealRun(os.path.join(demo.folder, "undisturbed"), shape(warm=demo.warm))
     try:
         run.start()
-        demo.say("undisturbed run: TP2 x PP2 x DP2, 4 nodes of 2 ranks, 60 steps, a save every 10")
+        demo.say(f"undisturbed run: TP2 x PP2 x DP2, 4 nodes of 2 ranks, {STEPS} steps, a save every {SAVE_EVERY}")
         code = run.wait_end()
         demo.check("the undisturbed run ends with 0 and no incident", ok=code == 0 and not run.history().incidents)
         return run.weights_hash()

@@ -45,7 +45,7 @@ def publish(tree: Tree, step: posix.Step) -> None:
     for _ in range(_ROUNDS):
         published = read_list(tree)  # before the marks: what is found then is at least as new
         wanted = _wanted(tree, published.completed)
-        newest = wanted[-1] if wanted else None
+        newest = max(wanted, key=SaveId.parse) if wanted else None  # a late seal of an older save is not the newest
         current = published.completed == wanted and (published.generation > 0 or not wanted)
         if current and read_latest(tree) == newest:
             return

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from policies.facts import CheckpointPhase, CheckpointState
 
 
-def completion_order(states: Iterable[CheckpointState]) -> list[CheckpointState]:
-    """The completed saves, the one completed last at the end."""
+def by_age(states: Iterable[CheckpointState]) -> list[CheckpointState]:
+    """The completed saves, the newest at the end: by attempt, then step. A late seal does not make an older save newer."""
     done = [s for s in states if s.phase is CheckpointPhase.COMPLETED]
-    return sorted(done, key=lambda s: (s.completed_at or 0.0, s.attempt, s.step))
+    return sorted(done, key=lambda s: (s.attempt, s.step))
 
 
 def choose(states: Sequence[CheckpointState], keep: int, protect: frozenset[str]) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def choose(states: Sequence[CheckpointState], keep: int, protect: frozenset[str]
     """
     if keep < 1:
         raise ValueError(f"keep = {keep}: the newest completed save is never deleted")
-    done = completion_order(states)
+    done = by_age(states)
     chosen = [s for s in done[:-keep] if s.id not in protect]
     kept = done[-keep:]
     if kept:

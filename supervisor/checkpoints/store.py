@@ -89,7 +89,7 @@ class PosixStore:
         free, states = self.free_bytes(), self.scan()
         if free is None or isinstance(states, Unreadable):
             return False
-        done = retention.completion_order(states)
+        done = retention.by_age(states)
         return free >= factor * done[-1].bytes if done else free > 0
 
     # --- changing ------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final
 
 import click
@@ -45,17 +47,17 @@ def size(text: str) -> float:
 Examples:
   relight interval --save-cost 3m --mtbf 24h
   relight interval --save-cost 3m --mtbf 24h --size 7TB --completion-delay 8m
-  relight interval --save-cost 12s --mtbf 90h --json""",
+  relight interval --save-cost 12s --mtbf 90h --json
+  relight interval demo""",
 )
-@click.option("--save-cost", type=duration, required=True, help="How long one save blocks training, such as 3m.")
-@click.option("--mtbf", type=duration, required=True, help="Mean time between rollbacks, such as 24h.")
+@click.argument("run", required=False)
+@click.option("--save-cost", type=duration, help="How long one save blocks training, such as 3m.")
+@click.option("--mtbf", type=duration, help="Mean time between rollbacks, such as 24h.")
 @click.option("--size", "save_size", type=size, help="Size of one save, such as 7TB: adds what is written a day.")
 @click.option(
     "--completion-delay",
     type=duration,
-    default="0s",
-    show_default=True,
-    help="From when training goes on until the save is completed.",
+    help="From when training goes on until the save is completed. [default: 0s]",
 )
 @click.option(
     "--every",
@@ -67,10 +69,11 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable: seconds, bytes and shares.")
 def command(
     *,
-    save_cost: float,
-    mtbf: float,
+    run: str | None,
+    save_cost: float | None,
+    mtbf: float | None,
     save_size: float | None,
-    completion_delay: float,
+    completion_delay: float | None,
     candidates: tuple[float, ...],
     as_json: bool,
 ) -> None:
@@ -78,7 +81,20 @@ def command(
 
     C/T + T/(2M) is least at T = sqrt(2CM). It leaves out correlated faults, changing recovery times and conflicts
     between saves: use it to choose candidates, and let the run's records decide.
+
+    With RUN, what is not given is taken from what was measured there.
     """
+    if run is not None:
+        seen = measured(run)
+        save_cost = seen.save_cost if save_cost is None else save_cost
+        mtbf = seen.mtbf if mtbf is None else mtbf
+        save_size = seen.size if save_size is None else save_size
+        completion_delay = seen.delay if completion_delay is None else completion_delay
+        if not as_json:
+            click.echo(seen.text)
+    if save_cost is None or mtbf is None:
+        raise click.UsageError("give --save-cost and --mtbf, or a RUN in which both were measured")
+    completion_delay = completion_delay or 0.0
     try:
         best = saving.young(save_cost, mtbf)
         refined = saving.daly(save_cost, mtbf)
@@ -94,6 +110,41 @@ def command(
     click.echo(f"{'every':>10}  {'saving':>7}  {'redoing':>7}  {'total':>7}" + ("  written a day" if save_size else ""))
     for row in rows:
         click.echo(_line(row))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run has shown. Seconds and bytes; None where nothing was measured."""
+
+    save_cost: float | None
+    mtbf: float | None
+    size: float | None
+    delay: float
+    text: str
+
+
+def measured(run: str) -> Measured:
+    """C, M, size and completion delay of a run, from its journal. Raises UserError."""
+    from supervisor.commands.asking import look  # noqa: PLC0415 - only with RUN
+
+    history, now = (seen := look(run)).history, seen.now
+    costs = history.save_costs
+    blocked = [c.blocked_s for c in costs if c.blocked_s is not None]
+    delays = [max(0.0, c.completed_s - (c.blocked_s or 0.0)) for c in costs if c.completed_s is not None]
+    ended = max((a.closed_at for a in history.attempts if a.closed_at), default=now) if history.ended else now
+    lasted = ended - history.started_at if history.started_at is not None else None
+    rollbacks = len(history.incidents)
+    mtbf = lasted / rollbacks if lasted and rollbacks else None
+    text = (
+        f"{history.run}: {len(costs)} completed saves, {rollbacks} rollbacks in {_minutes(lasted or 0.0)}; "
+        f"a save blocks {_mean(blocked)} and is completed {_mean(delays)} later"
+    )
+    size = fmean(c.bytes for c in costs) if costs else None
+    return Measured(fmean(blocked) if blocked else None, mtbf, size, fmean(delays) if delays else 0.0, text)
+
+
+def _mean(values: list[float]) -> str:
+    return f"{fmean(values):.2f} s" if values else "for a time that nobody told"
 
 
 def _line(row: saving.Row) -> str:

@@ -178,8 +178,9 @@ class Hub:
     def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
         """Ask every agent for the evidence of its ranks. Who is silent, or does not answer in time, is unknown."""
         known = self._intake.attempts.get(attempt)
-        until = self._clock() + deadline_s
-        asked = Capturing(incident, attempt, known.world if known else 0, self._connections, until)
+        now = self._clock()
+        able = [node for node, one in self._connections.items() if not self._is_silent(one, now)]
+        asked = Capturing(incident, attempt, known.world if known else 0, able, now + deadline_s)
         self._capturing = asked
         self._tell(
             {

@@ -120,7 +120,8 @@ class Intake:
             step = messages.count(said.get("step"))
             if step is None:
                 return False
-            known.save(step, str(said.get("state")), at)
+            seconds, size = messages.number(said.get("seconds")), messages.count(said.get("bytes"))
+            known.save(step, str(said.get("state")), at, seconds, size)
         elif kind != "phase":
             return False
         known.moved(rank, phase, -1, at)

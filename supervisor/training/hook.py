@@ -7,18 +7,23 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from supervisor.training.run import Run
+from typing import Protocol, TypeAlias
 
 ExceptHook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+
+
+class Reporter(Protocol):
+    """Whom an exception is reported to: a Run."""
+
+    def exception(self, kind: str, text: str, where: str) -> None:
+        """An uncaught exception."""
+        ...
 
 
 class _Reporting:
     """An excepthook that reports to `run`, then calls the one before it."""
 
-    def __init__(self, run: Run, before: ExceptHook) -> None:
+    def __init__(self, run: Reporter, before: ExceptHook) -> None:
         self.run = run
         self.before = before
 
@@ -30,7 +35,7 @@ class _Reporting:
         self.before(kind, error, trace)
 
 
-def install(run: Run) -> None:
+def install(run: Reporter) -> None:
     """Put the hook in place; connecting again only changes whom it reports to."""
     if isinstance(sys.excepthook, _Reporting):
         sys.excepthook.run = run
@@ -38,7 +43,7 @@ def install(run: Run) -> None:
         sys.excepthook = _Reporting(run, sys.excepthook)
 
 
-def remove(run: Run) -> None:
+def remove(run: Reporter) -> None:
     """Put the hook that stood before back, if ours reports to `run` and no other has been put over it."""
     if isinstance(sys.excepthook, _Reporting) and sys.excepthook.run is run:
         sys.excepthook = sys.excepthook.before
