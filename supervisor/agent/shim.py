@@ -7,11 +7,9 @@ only, and nothing of ours but `place` beside it. It ends as its rank ended: with
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
-import socket
 import sys
 import time
 
@@ -49,6 +47,8 @@ class ColdRank:
 
     def __init__(self, where: place.Place, env: Mapping[str, str]) -> None:
         """Fork and exec. A command that cannot be started says so in its log and ends with 127."""
+        import ctypes  # noqa: PLC0415  3 ms that a warm rank need not wait for
+
         self._libc = ctypes.CDLL(None, use_errno=True)  # before the fork: the child should only exec
         shim = os.getpid()
         self.pid = os.fork()
@@ -88,6 +88,8 @@ class WarmRank:
 
     def __init__(self, where: place.Place, env: Mapping[str, str]) -> None:
         """Ask for the fork. Raises OSError or ValueError with the reason when there will be none."""
+        import socket  # noqa: PLC0415  3 ms that a cold rank need not wait for: its agent is told when it runs
+
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_WARM_ANSWER_S)
         self._buffer = b""
@@ -165,6 +167,8 @@ def write_whole(path: str, document: Mapping[str, Any], *, replace: bool) -> Non
 
 def tell_agent(where: place.Place, kind: str, fields: Mapping[str, Any]) -> None:
     """Send one datagram to the agent of the node, if there is one that takes it; never wait."""
+    import socket  # noqa: PLC0415  see WarmRank
+
     message = {"k": kind, "r": where.rank, "a": where.attempt, "t": time.time(), "m": time.monotonic(), **fields}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
