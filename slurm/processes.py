@@ -55,18 +55,22 @@ def members(session: int) -> list[Process]:
 
 def environment(pid: int) -> dict[str, str]:
     """The environment that the process was started with; empty when it is gone or not ours to read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = file.read().split(b"\0")
-    except OSError:
-        return {}
+    pairs = _environ(pid).split(b"\0")
     return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
 
 
 def holds(pid: int, wanted: Mapping[str, str]) -> bool:
     """Was the process started with all of these variables?"""
-    found = environment(pid)
-    return all(found.get(key) == value for key, value in wanted.items())
+    found = b"\0" + _environ(pid)  # searched as it is: every process of the machine may be asked
+    return all(os.fsencode(f"\0{key}={value}\0") in found for key, value in wanted.items())
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from slurm.processes import Process, environment, look
+from slurm.processes import Process, environment, holds, look
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _SLACK_S: Final = 5.0
@@ -123,8 +123,10 @@ def leftovers(run_dir: str, node: str, before: int) -> Leftovers:
 
 def _is_left(process: Process, run_dir: str, node: str, before: int, groups: set[int]) -> bool:
     """Is this of an older attempt: by its environment, or (a worker of a rank forked warm) by its process group?"""
+    if not holds(process.pid, {"RELIGHT_NODE": node}):
+        return False
     found = environment(process.pid)
-    if found.get("RELIGHT_NODE") != node or os.path.abspath(found.get("RELIGHT_RUN_DIR", "")) != run_dir:
+    if os.path.abspath(found.get("RELIGHT_RUN_DIR", "")) != run_dir:
         return False
     attempt = found.get("RELIGHT_ATTEMPT")
     if attempt is None:
