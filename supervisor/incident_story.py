@@ -289,16 +289,15 @@ def _returned(history: History, incident: Incident) -> list[_Entry]:
             rate = f", learning rate {counters.lr:.4g}" if counters.lr is not None else ""
             skipped = f", skipped {number(counters.skipped)}" if counters.skipped else ""
             text += f" Samples {number(counters.samples)}, updates {number(counters.updates)}{skipped}{rate}."
-        if attempt and attempt.accepted_at is not None and attempt.limited:
-            text += " Accepted on log lines and exits only: digests and next samples could not be seen."
-        elif attempt and attempt.accepted_at is not None and incident.checkpoint:
+        if attempt and attempt.accepted_at is not None and incident.checkpoint and not attempt.limited:
             text += " Places, digests, counters and next samples: as in the manifest."
         entries.append(_Entry(times.loaded, text))
     if times.next_good is not None:
         start = attempt.start_step + 1 if attempt else None
-        entries.append(
-            _Entry(times.next_good, f"First update{f', iteration {number(start)}' if start else ''}.", "closed")
-        )
+        text = f"First update{f', iteration {number(start)}' if start else ''}."
+        if attempt and attempt.accepted_at is not None and attempt.limited:
+            text += " Accepted on log lines and exits only (limited): digests and next samples could not be seen."
+        entries.append(_Entry(times.next_good, text, "closed"))
     if incident.replay and times.caught_up is None:
         entries.append(_Entry(None, f"Probation: {replay_text(incident.replay)}"))
     if times.caught_up is not None:

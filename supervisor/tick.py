@@ -9,7 +9,20 @@ from dataclasses import dataclass
 
 from policies.decide import Situation, contradiction, decide
 from policies.detect import stall_at
-from policies.facts import Contain, Continue, Decision, Finish, Halt, History, PlannedStop, Recover, View, Wait
+from policies.facts import (
+    UNKNOWN,
+    Contain,
+    Continue,
+    Decision,
+    Finish,
+    Halt,
+    History,
+    NodeState,
+    PlannedStop,
+    Recover,
+    View,
+    Wait,
+)
 from policies.layout import Layout
 from policies.rules import Rules
 from supervisor import actions
@@ -20,6 +33,8 @@ from supervisor.plan import plan, upkeep
 from supervisor.remember import Notebook, remember
 
 DEFAULT_RETRY_S = 10.0
+AGENTS_WAIT_S = 15.0
+"""So long a new controller launches nothing while a node of the plan has no agent: what no agent hears is lost to the ledger."""
 HEARTBEAT_S = 30.0
 """With nothing to wait for, the loop still looks this often: a deadline must never be missed by a bug elsewhere."""
 
@@ -56,7 +71,7 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
         if isinstance(permission, Held):
             held = permission
             break
-        if isinstance(action, actions.Launch) and not _is_down(book.history):
+        if isinstance(action, actions.Launch) and (not _is_down(book.history) or _unheard(action, view, history, now)):
             due.append(now + 1.0)
             break
         chosen.append(action)
@@ -83,6 +98,14 @@ def _must_be_journaled(action: Action, history: History) -> bool:
 def _is_down(history: History) -> bool:
     """No launch while an attempt before may still have a rank that can be reached."""
     return history.attempt is None or history.attempt.closed_at is not None
+
+
+def _unheard(launch: actions.Launch, view: View, history: History, now: float) -> bool:
+    """Is a node of the plan still without an agent, as when the nodes were let go after a halt and began anew?"""
+    if view.nodes is UNKNOWN or now >= history.epoch_began_at + AGENTS_WAIT_S:
+        return False
+    found = [view.nodes[name] for name in launch.slots if name in view.nodes]
+    return any(node.state is NodeState.UP and not node.agent for node in found)
 
 
 def _note_decision(book: Notebook, decision: Decision, situation: Situation) -> None:
