@@ -132,24 +132,25 @@ class Journal:
     ) -> tuple[Journal, list[Stamped]]:
         """Start the next epoch and give what was written before. Raises JournalDamagedError, OSError.
 
-        When another controller begins the same epoch first, the next one is tried.
+        The epoch is claimed before anything is read; when another controller claims it first, the next one is tried.
         """
         if isinstance(where, str):
             os.makedirs(where, mode=0o700, exist_ok=True)
         kept = _kept_in(where)
-        while True:
-            known = kept.epochs()  # before reading: a segment that begins meanwhile must not be passed over unread
-            before = list(_read(kept))
-            follows_epoch = known[-1] if known else 0
-            follows_hash = before[-1].hash if before else GENESIS
-            epoch = follows_epoch + 1
-            number = before[-1].stamped.number + 1 if before else 1
-            header = EpochBegan(epoch, host, pid, follows_epoch, follows_hash)
-            stamped = Stamped(number, epoch, clock(), header)
-            digest, line = _encode(follows_hash, stamped)
-            if kept.create(epoch, line):
-                journal = cls(kept, epoch, digest, number + 1)
-                return journal, [b.stamped for b in before] + [stamped]
+        epoch = kept.claimed() + 1
+        while not kept.claim(epoch):
+            epoch = kept.claimed() + 1
+        # Only now is read: what an older epoch wrote before it could see the claim is in, all else it finds void.
+        before = list(_read(kept))
+        known = kept.epochs()
+        follows_hash = before[-1].hash if before else GENESIS
+        number = before[-1].stamped.number + 1 if before else 1
+        header = EpochBegan(epoch, host, pid, known[-1] if known else 0, follows_hash)
+        stamped = Stamped(number, epoch, clock(), header)
+        digest, line = _encode(follows_hash, stamped)
+        if not kept.create(epoch, line):
+            raise FencedError(f"epoch {epoch} was begun by somebody who had not claimed it")
+        return cls(kept, epoch, digest, number + 1), [b.stamped for b in before] + [stamped]
 
     def append(self, entries: Iterable[Entry], at: float) -> list[Stamped]:
         """Write entries durably, in one piece, with wall time `at`. Raises FencedError when a newer epoch exists, OSError.
@@ -179,7 +180,7 @@ class Journal:
 
     def check_fence(self) -> None:
         """Raise FencedError when a newer epoch has begun."""
-        if self._kept.exists(self.epoch + 1):
+        if self._kept.taken(self.epoch + 1):
             raise FencedError(f"epoch {self.epoch + 1} has begun; this controller (epoch {self.epoch}) ends")
 
     def close(self) -> None:

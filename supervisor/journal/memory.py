@@ -20,6 +20,7 @@ class MemorySegments:
 
     def __init__(self, writing: Writing = write_all) -> None:
         self._bytes: dict[int, bytearray] = {}
+        self._claims: set[int] = set()
         self._writing = writing
 
     def epochs(self) -> list[int]:
@@ -53,9 +54,20 @@ class MemorySegments:
 
         self._writing(put, len(data))
 
-    def exists(self, epoch: int) -> bool:
-        """Is there a segment of this epoch?"""
-        return epoch in self._bytes
+    def claim(self, epoch: int) -> bool:
+        """Claim an epoch."""
+        if self.taken(epoch):
+            return False
+        self._claims.add(epoch)
+        return True
+
+    def claimed(self) -> int:
+        """The highest claim."""
+        return max((*self._claims, *self._bytes), default=0)
+
+    def taken(self, epoch: int) -> bool:
+        """Is the epoch claimed or begun?"""
+        return epoch in self._claims or epoch in self._bytes
 
     def close(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 from supervisor.durable import create_whole
 
 _SEGMENT = re.compile(r"(\d{6})\.jsonl\Z")
+_TAKEN = re.compile(r"(\d{6})\.(?:jsonl|claim)\Z")
 
 
 def name_of(epoch: int) -> str:
@@ -35,8 +36,16 @@ class Segments(Protocol):
         """Write at the end of a segment that this process has created, durably. Raises OSError."""
         ...
 
-    def exists(self, epoch: int) -> bool:
-        """Is there a segment of this epoch?"""
+    def claim(self, epoch: int) -> bool:
+        """Claim an epoch exclusively, before anything is read: from here on older epochs are fenced. Raises OSError."""
+        ...
+
+    def claimed(self) -> int:
+        """The highest epoch that was claimed; 0 for none. Raises OSError."""
+        ...
+
+    def taken(self, epoch: int) -> bool:
+        """Has somebody claimed this epoch?"""
         ...
 
     def close(self) -> None:
@@ -76,15 +85,27 @@ class FolderSegments:
             rest = rest[os.write(self._file, rest) :]
         os.fsync(self._file)
 
-    def exists(self, epoch: int) -> bool:
-        """Is the file there?"""
-        return os.path.exists(self._path(epoch))
+    def claim(self, epoch: int) -> bool:
+        """Leave `NNNNNN.claim`."""
+        return create_whole(self._claim(epoch), b"")
+
+    def claimed(self) -> int:
+        """The highest claim, or segment where there is no claim."""
+        found = (_TAKEN.match(name) for name in os.listdir(self._folder))
+        return max((int(m[1]) for m in found if m), default=0)
+
+    def taken(self, epoch: int) -> bool:
+        """Is the claim or the segment there?"""
+        return os.path.exists(self._claim(epoch)) or os.path.exists(self._path(epoch))
 
     def close(self) -> None:
         """Close the open segment."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _claim(self, epoch: int) -> str:
+        return os.path.join(self._folder, f"{epoch:06d}.claim")
 
     def _path(self, epoch: int) -> str:
         return os.path.join(self._folder, name_of(epoch))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.facts import CheckpointPhase, CheckpointState
-from supervisor.checkpoints.retention import choose, completion_order
+from supervisor.checkpoints.retention import choose, by_age
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 
@@ -34,7 +34,7 @@ def test_what_is_chosen(saves, keep, data):
     )
     chosen = set(choose(saves, keep, protect))
     by_id = {s.id: s for s in saves}
-    done = completion_order(saves)
+    done = by_age(saves)
     left = [s for s in done if s.id not in chosen]
     assert not chosen & protect
     assert len([s for s in left if s.id not in protect]) <= keep
@@ -98,12 +98,12 @@ def test_a_real_store_that_is_stopped_anywhere_in_between(kinds, keep, protected
 
         def step(name):
             # Whatever a reader sees as completed is whole, and the newest completed one is always among it.
-            seen = completion_order(store.scan())
+            seen = by_age(store.scan())
             for state in seen:
                 folder = os.path.join(root, "saves", "a0001", f"iter_{state.step:07d}")
                 assert os.path.getsize(os.path.join(folder, "__0_0.distcp")) == 2
                 assert os.path.getsize(os.path.join(folder, ".metadata")) == 2
-            assert [s.id for s in seen[-1:]] == [s.id for s in completion_order(before)[-1:]]
+            assert [s.id for s in seen[-1:]] == [s.id for s in by_age(before)[-1:]]
             if left[0] == 0:
                 raise Killed
             left[0] -= 1
@@ -118,7 +118,7 @@ def test_a_real_store_that_is_stopped_anywhere_in_between(kinds, keep, protected
         assert set(os.listdir(os.path.join(root, "deleted"))) == wanted
         with (
             open(os.path.join(root, "completed.json"), "rb")
-            if completion_order(before)
+            if by_age(before)
             else open(os.devnull, "rb") as file
         ):
             listed = file.read()

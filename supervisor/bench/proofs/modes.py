@@ -16,7 +16,7 @@ from supervisor.bench import nodes
 from supervisor.bench.proofs.runs import SMALL, ledger_holds, relight, running, undisturbed, wait_asking, watch
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
-from supervisor.controller import HALTED_EXIT
+from supervisor.loop import HALTED_EXIT
 from supervisor.status import read_status
 
 LOOKED_S = 3.0

@@ -14,7 +14,7 @@ from supervisor.bench.proofs.runs import running, undisturbed, with_extra
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape, trainer_command, weights_of
 from supervisor.bench.trainer.options import PLANTS
-from supervisor.controller import HALTED_EXIT
+from supervisor.loop import HALTED_EXIT
 from supervisor.errors import UserError
 
 SHAPE = Shape(

@@ -22,7 +22,7 @@ from supervisor.bench.proofs.runs import (
 )
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
-from supervisor.controller import HALTED_EXIT
+from supervisor.loop import HALTED_EXIT
 from supervisor.errors import UserError
 
 RUNS = 20
