@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from policies import halting, ladder, quarantine, spares
+from policies import halting, ladder, quarantine, sameslot, skipping, spares
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -75,11 +75,10 @@ def stay_halted(s: Situation) -> Decision | None:
 
 def stay_ended(s: Situation) -> Decision | None:
     """A run that has ended starts nothing."""
-    attempt = s.history.attempt
-    if s.history.ended is None or attempt is None:
+    if s.history.ended is None:
         return None
     reason = Reason.FINISHED if s.history.ended == "finished" else Reason.PLANNED_STOP
-    return Finish(reason, attempt.number)
+    return Finish(reason, s.history.attempt.number if s.history.attempt else 0)
 
 
 def wait_for_sight(s: Situation) -> Decision | None:
@@ -142,7 +141,8 @@ def start(s: Situation) -> Decision | None:
             return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{missing} more nodes must be ready")
         return _recover(s, slots, (), None)
     failing = [i for i, name in enumerate(before) if name not in ready]
-    filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now))
+    late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
+    filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now), late=late)
     if isinstance(filled, spares.Short):
         return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{len(filled.slots_without)} slots have no ready node")
     return _recover(s, filled.slots, filled.swaps, None)
@@ -189,7 +189,7 @@ def contain(s: Situation) -> Decision | None:
 
 
 def stop_restarting(s: Situation) -> Decision | None:
-    """Budgets and progress: when more restarts would only burn machines."""
+    """The same again, budgets and progress: when more restarts would only burn machines."""
     incident = s.history.incident
     if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
         return None
@@ -224,21 +224,40 @@ def recover(s: Situation) -> Decision | None:
     trouble = replace(incident.trouble, fault=incident.fault)
     if incident.diagnosis and incident.diagnosis.suspects:
         trouble = replace(trouble, nodes=incident.diagnosis.suspects)
-    keep = (*choice.keep_nodes, *_brought_back(s, incident))
+    stays = sameslot.staying(s.history, halting.counting(s.history), s.rules.quarantine)
+    keep = (*choice.keep_nodes, *_brought_back(s, incident), *stays)
     verdict = quarantine.to_bar(incident.diagnosis, trouble, s.rules, s.history, s.now, keep)
-    asks, bars = isinstance(verdict, quarantine.Breaker), verdict.nodes
+    ask, bars = _ask_first(s, verdict, stays), verdict.nodes
     barred = s.history.barred(s.now) | set(bars)
     failing = [
         slot
         for slot, name in enumerate(attempt.slots)
         if name in barred or name not in s.view.nodes or s.view.nodes[name].state is not NodeState.UP
     ]
-    filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares)
+    late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
+    filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares, late)
     if isinstance(filled, spares.Short):
         without = ", ".join(str(n) for n in filled.slots_without)
         seen = f"no healthy spare for slot {without}"
         return _halt(s, incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
-    return _recover(s, filled.slots, filled.swaps, incident, bars=bars, asks=asks, text=verdict.why)
+    text = ask[1] if ask else verdict.why
+    again = [n for n in bars if quarantine.for_good(n, incident.number, s.history, s.rules.quarantine)]
+    if again:
+        text += f"; for good: {', '.join(again)}, barred before"
+    found = _recover(s, filled.slots, filled.swaps, incident, bars=bars, text=text)
+    return replace(found, reason=ask[0], asks=True) if ask and isinstance(found, Recover) else found
+
+
+def _ask_first(
+    s: Situation, verdict: quarantine.ToBar | quarantine.Breaker, stays: Mapping[str, str]
+) -> tuple[Reason, str] | None:
+    """Why a person is asked even where automation would act: the page, and what was seen."""
+    if isinstance(verdict, quarantine.Breaker):
+        return Reason.BREAKER, verdict.why
+    if stays:
+        return Reason.NOT_THE_NODE, "; ".join(stays.values())
+    nobody = quarantine.no_suspect(halting.counting(s.history), s.rules, s.now) if not verdict.nodes else None
+    return (Reason.NO_SUSPECT, nobody) if nobody else None
 
 
 def _brought_back(s: Situation, incident: Incident) -> tuple[str, ...]:
@@ -279,7 +298,6 @@ def _recover(
     incident: Incident | None,
     *,
     bars: tuple[str, ...] = (),
-    asks: bool = False,
     text: str = "",
 ) -> Decision:
     rung = _climb(s, give_up=True)
@@ -305,8 +323,8 @@ def _recover(
         swaps=swaps,
         redo_steps=max(0, incident.frontier - start_step) if incident else 0,
         start=best.counters if best else None,
-        asks=asks,
         text=text,
+        skip_samples=skipping.merge(attempt.skip_samples if attempt else (), s.history.choice.skip_samples),
     )
 
 
@@ -326,6 +344,18 @@ def accept(s: Situation) -> Decision | None:
     stalled = stall_at(s.history, s.view, s.rules)
     until = until if launching else (stalled or until)
     return Wait(Reason.LAUNCHING if launching else Reason.ACCEPTING, max(until, s.now + 0.1))
+
+
+def room(s: Situation) -> Decision | None:
+    """Will the next save find room? Told while there is time; nothing more is deleted for it."""
+    attempt, costs, free = s.history.attempt, s.history.save_costs, s.view.store_free_bytes
+    if attempt is None or attempt.closed_at is not None or s.history.incident or not costs or free is None:
+        return None
+    wanted = s.rules.checkpoint.room_factor * costs[-1].bytes
+    if free >= wanted:
+        return None
+    text = f"{free / 1e9:.3g} GB are free, the next save wants {wanted / 1e9:.3g} GB ({costs[-1].id} took {costs[-1].bytes / 1e9:.3g})"
+    return Continue(Reason.NO_ROOM, stall_at(s.history, s.view, s.rules), text)
 
 
 def watch_probation(s: Situation) -> Decision | None:
@@ -351,5 +381,6 @@ RULES: tuple[Rule, ...] = (
     finish,
     planned_stop,
     accept,
+    room,
     watch_probation,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -76,6 +77,8 @@ class Controller:
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
         self.world = World(parts.cluster, parts.store, hub, files)
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._events.add_signal_handler(number, self._ask_stop, number.name)
         run.write_endpoint("127.0.0.1", await hub.start(), self.journal.epoch)
         parts.store.create()
         parts.cluster.on_change(lambda: self.look_again("cluster"))
@@ -124,6 +127,11 @@ class Controller:
             look_again=self._read,
             lag_s=parts.lag_s,
         )
+
+    def _ask_stop(self, signal_name: str) -> None:
+        """The ranks are asked to save and end; a signal is a person's wish, or the end of the allocation, and no fault."""
+        self.loop.stop_asked_by = signal_name
+        self._wake.set()
 
     # --- waking ----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from policies.facts import (
     Times,
 )
 from policies.reasons import Reason
+from policies.skipping import merge
 from supervisor import actions
 from supervisor.journal.entries import (
     Approved,
@@ -39,12 +40,15 @@ from supervisor.journal.entries import (
     IncidentMarked,
     IncidentOpened,
     Intended,
+    Looked,
     ModeSet,
+    NodeReturned,
     Paused,
     Refused,
     Reopened,
     RequestAnswered,
     Resumed,
+    RulesSet,
     RunStarted,
     Settled,
     Stamped,
@@ -141,13 +145,14 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
         reason = next((i.trouble.reason for i in history.incidents if i.number == action.incident), Reason.NODE_LOST)
         until = None if action.bar_s is None else at + action.bar_s
         new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes)
-        history = _incident(history, action.incident, barred=action.nodes)
+        before_it = next((i.barred for i in history.incidents if i.number == action.incident), ())
+        history = _incident(history, action.incident, barred=(*before_it, *action.nodes))
         return replace(history, bars=(*history.bars, *new))
     if isinstance(action, actions.Begin):
         return replace(history, begun=frozenset((*history.begun, *action.checkpoints)))
     if isinstance(action, actions.Launch) and all(a.number != action.attempt for a in history.attempts):
         attempt = Attempt(action.attempt, action.slots, action.checkpoint, action.start.step, at, action.incident)
-        attempt = replace(attempt, epoch=action.epoch, began=action.start)
+        attempt = replace(attempt, epoch=action.epoch, began=action.start, skip_samples=action.skip_samples)
         if action.incident is not None:
             history = _times(history, action.incident, relaunched=at)
             plans = (*history.plans, (action.incident, history.decision_digest or ""))
@@ -194,7 +199,9 @@ def fold(history: History, stamped: Stamped) -> History:
         case Paused():
             return replace(history, paused=True)
         case Resumed():
-            refused = replace(history, paused=False, refused=frozenset())
+            skip = merge(history.choice.skip_samples, entry.skip_samples)
+            choice = replace(history.choice, skip_samples=skip)
+            refused = replace(history, paused=False, refused=frozenset(), choice=choice)
             return refused if history.halted is None else _no_plan(replace(refused, halted=None, resumed_at=at))
         case IncidentOpened():
             return _open(history, entry, at)
@@ -230,7 +237,10 @@ def fold(history: History, stamped: Stamped) -> History:
         case AttemptClosed():
             return _close_attempt(history, entry, at)
         case IncidentClosed():
-            return _times(_incident(history, entry.number, closed=True), entry.number, next_good=at)
+            history = _times(_incident(history, entry.number, closed=True), entry.number, next_good=at)
+            current = history.attempt is not None and history.attempt.closed_at is None
+            open_plan = isinstance(history.decision, Recover) and history.decision.incident == entry.number
+            return _no_plan(history) if current and open_plan else history
         case CaughtUp():
             history = _times(history, entry.number, caught_up=at)
             return _incident(history, entry.number, replay=entry.replay)
@@ -247,6 +257,13 @@ def fold(history: History, stamped: Stamped) -> History:
             return replace(history, ended=entry.how)
         case Reopened():
             return replace(history, ended=None, stop_asked=None)
+        case NodeReturned():
+            back = (replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars)
+            return replace(history, bars=tuple(back))
+        case RulesSet():
+            return replace(history, rules=entry.rules)
+        case Looked():
+            return history
         case Told():
             return replace(history, told=history.told | {entry.key})
         case RequestAnswered():

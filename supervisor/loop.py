@@ -17,7 +17,7 @@ from supervisor import notices
 from supervisor.answers import judge
 from supervisor.fold import fold_all
 from supervisor.incident_facts import Known
-from supervisor.journal.entries import Entry, ModeSet, Reopened, RunStarted, Told
+from supervisor.journal.entries import Entry, ModeSet, Reopened, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
@@ -65,6 +65,7 @@ class Loop:
         self._saves: tuple[tuple[int, str], ...] = ()
         self._status_at = 0.0
         self._recorded: dict[int, object] = {}
+        self.stop_asked_by: str | None = None
         self._begin(now)
         attempt = self.history.attempt
         if attempt is None:
@@ -95,6 +96,8 @@ class Loop:
             reply = judge(request, self.history, view)
             self._write(list(reply.entries), now)
             scene.desk.answer(reply.answer)
+        if self.stop_asked_by and not self.history.stop_asked and not self.history.ended:
+            self._write([StopAsked(self.stop_asked_by)], now)
         ticked = tick(self.history, view, scene.layout, scene.rules, now, scene.lag_s)
         before = self.history
         self._write(list(ticked.entries), now)
@@ -124,8 +127,9 @@ class Loop:
     def _follow_attempt(self, attempt: Attempt) -> None:
         scene = self.scene
         scene.agents.set_attempt(scene.journal.epoch, attempt.number, scene.layout.world, attempt.slots)
+        band = scene.rules.probation
         rows = reference(scene.files, self.history)
-        scene.agents.set_reference(attempt.number, rows, scene.rules.probation.loss_tolerance)
+        scene.agents.set_reference(attempt.number, rows, band.loss_tolerance, band.window)
 
     def _follow(self, before: History) -> None:
         """What must follow at once from what was just journaled: the rows to compare with, a look."""

@@ -69,6 +69,7 @@ def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     _settled(book, view)
     _trouble(book, view, layout, rules)
     _evidence(book, view)
+    _ended_by_itself(book, view)
     _closed(book, view, layout, rules)
     _accepted(book, view, layout)
     _caught_up(book, view, rules)
@@ -203,6 +204,19 @@ def _evidence(book: Notebook, view: View) -> None:
     book.note(Diagnosed(incident.number, diagnose(book.history, incident, view, book.now + 1.0)))
 
 
+def _ended_by_itself(book: Notebook, view: View) -> None:
+    """A stall in which nothing had died, and which moved on before anything of it was stopped: the incident is over."""
+    history = book.history
+    incident, shown = history.incident, _shown(history, view)
+    if incident is None or shown is None or incident.attempt != shown.number or incident.times.confirmed is None:
+        return
+    untouched = shown.number not in view.fenced and f"fence:{shown.number}" not in history.intents
+    if incident.trouble.fault not in {FaultClass.STALL, FaultClass.NODE_SILENT} or not untouched:
+        return
+    if shown.frontier > incident.frontier and (shown.last_advance or 0.0) > incident.times.confirmed:
+        book.note(IncidentClosed(incident.number, shown.frontier))
+
+
 def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     history = book.history
     attempt, shown = history.attempt, _shown(history, view)
@@ -261,6 +275,10 @@ def _ended(book: Notebook, view: View, layout: Layout) -> None:
     """The end is the last update, sealed."""
     history = book.history
     attempt, shown = history.attempt, _shown(history, view)
+    nothing_runs = attempt is None or (attempt.closed_at is not None and history.incident is not None)
+    if history.stop_asked and nothing_runs and not history.ended and not history.halted:
+        book.note(Ended("stopped"))  # there is nothing that could save; the run goes on from here another day
+        return
     if attempt is None or shown is None or attempt.closed_at is None or history.ended or view.checkpoints is UNKNOWN:
         return
     incident = history.incident

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import AUTO, LAYOUT, Scene, end, save, save_id, training
+from builders import APPROVE, AUTO, LAYOUT, Scene, end, save, save_id, training
 
 from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, FaultClass, NodeState, Phase, SaveView, View
 from policies.reasons import Reason
@@ -23,7 +23,6 @@ from supervisor.journal.entries import (
     IncidentOpened,
     Intended,
     Settled,
-    StopAsked,
 )
 from supervisor.remember import Notebook, remember
 
@@ -265,14 +264,13 @@ def test_the_end_waits_for_the_last_save() -> None:
 def test_a_relaunch_that_has_nothing_left_to_do_ends_the_run() -> None:
     """The fault came after the last save: the ranks load it, find nothing to do, and end with 0."""
     scene = training()
-    scene.say(StopAsked("li"))
     scene.die(1)
     scene.settle()
     scene.load()
     scene.finish_ranks()
     told = noted(scene, replace(scene.view, store_as_of=scene.now))
     assert [type(e) for e in told][-3:] == [AttemptClosed, IncidentClosed, Ended]
-    assert told[-1] == Ended("stopped")
+    assert told[-1] == Ended("finished")
 
 
 def test_what_is_shown_of_another_attempt_is_nothing() -> None:
@@ -284,3 +282,18 @@ def test_what_is_shown_of_another_attempt_is_nothing() -> None:
     opened = noted(scene, replace(view, nodes=lost))[0]
     assert isinstance(opened, IncidentOpened)
     assert opened.trouble.fault is FaultClass.NODE_LOST
+
+
+def test_a_stall_that_ends_by_itself_closes_its_incident() -> None:
+    """Approve mode: a stall waits for a person, and training moves on before anybody has answered."""
+    scene = training(APPROVE)
+    scene.wait(60)
+    scene.settle()
+    assert scene.history.incident is not None
+    assert scene.history.incident.trouble.fault is FaultClass.STALL
+    scene.step(scene.history.incident.frontier + 1)
+    scene.settle()
+    assert scene.history.incident is None
+    assert scene.history.decision is None
+    assert scene.history.attempt is not None
+    assert scene.history.attempt.number == 1
