@@ -61,6 +61,10 @@ class Rival(Protocol):
         """Would the job go on from the save of step `SAVE_EVERY` now?"""
         ...
 
+    def ended(self) -> bool:
+        """Has it given the job up?"""
+        ...
+
     def look_back(self, died: float, sample: Sample) -> Sample:
         """What the rival itself knows of the recovery. `died`: wall seconds. Raises UserError when it was another one."""
         ...
@@ -105,6 +109,10 @@ class Relight:
         with suppress(OSError), open(self.run.run.path("checkpoints", "latest"), encoding="ascii") as file:
             return file.read(100).strip() == f"a0001-i{SAVE_EVERY:07d}" and self._warm_ready()
         return False
+
+    def ended(self) -> bool:
+        """As the protocol says."""
+        return self.run.process is None or self.run.process.poll() is not None
 
     def _warm_ready(self) -> bool:
         from slurm import sockets  # noqa: PLC0415 - only a warm run has them
@@ -166,6 +174,10 @@ class Keeper:
         with suppress(OSError), open(f"{self._saves}/latest_checkpointed_iteration.txt", encoding="ascii") as file:
             return file.read(20).strip() == str(SAVE_EVERY)
         return False
+
+    def ended(self) -> bool:
+        """As the protocol says."""
+        return self._process is None or self._process.poll() is not None
 
     def look_back(self, died: float, sample: Sample) -> Sample:
         """It keeps no record."""
@@ -252,7 +264,13 @@ def contest(rival: Rival, folder: str, limit_s: float = 180.0) -> Sample:
         def done() -> int:
             return max((m.step for m in read_marks(path) if m.step is not None), default=0)
 
-        _until(lambda: done() >= KILL_AFTER and rival.saved(), until, f"{rival.name}: step {KILL_AFTER}", folder)
+        def wait(look: Callable[[], bool], what: str) -> None:
+            while not look():
+                if rival.ended() or time.monotonic() > until:
+                    raise UserError(f"{rival.name}: {what} was not seen; see {folder}", 1)
+                time.sleep(POLL_S)
+
+        wait(lambda: done() >= KILL_AFTER and rival.saved(), f"step {KILL_AFTER}")
         victim = next(m.pid for m in read_marks(path) if m.rank == VICTIM)
         died, wall = time.monotonic(), time.time()
         os.kill(victim, signal.SIGKILL)
@@ -260,20 +278,13 @@ def contest(rival: Rival, folder: str, limit_s: float = 180.0) -> Sample:
         def back() -> Sample | None:
             return measure(read_marks(path), died, world)
 
-        _until(lambda: back() is not None, until, f"{rival.name}: a new step", folder)
+        wait(lambda: back() is not None, "a new step")
         sample = back()
         assert sample is not None  # noqa: S101 - seen just now
         return rival.look_back(wall, sample)
     finally:
         rival.stop()
         _end_ranks(path)
-
-
-def _until(look: Callable[[], bool], until: float, what: str, folder: str) -> None:
-    while not look():
-        if time.monotonic() > until:
-            raise UserError(f"{what} was not seen in time; see {folder}", 1)
-        time.sleep(POLL_S)
 
 
 def _end_ranks(marks: str) -> None:
