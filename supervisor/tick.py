@@ -84,7 +84,8 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
             chosen.append(action)
     for action in chosen:
         book.note(Intended(action))
-    return Tick(tuple(book.entries), tuple(chosen), decision, held, book.history, min(due))
+    next_look = min(moment for moment in due if moment > now)  # what was due by now has just been looked at
+    return Tick(tuple(book.entries), tuple(chosen), decision, held, book.history, next_look)
 
 
 def _must_be_journaled(action: Action, history: History) -> bool:
