@@ -45,7 +45,9 @@ def stall_limit(view: AttemptView, rules: Rules) -> float:
     limits = rules.stall
     match view.phase:
         case Phase.STEP:
-            return max(limits.step_floor_s, limits.step_factor * view.slowest_step_s)
+            known = max(limits.step_floor_s, limits.step_factor * view.slowest_step_s)
+            # the first step of an attempt compiles, allocates and connects: it belongs to the start-up
+            return known if view.first_step is not None else max(limits.start_up_s, known)
         case Phase.START_UP:
             return limits.start_up_s
         case Phase.LOAD:

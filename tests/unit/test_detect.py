@@ -58,6 +58,12 @@ def test_each_phase_has_its_own_limit(phase: Phase, limit: float, scene: Scene) 
     assert ("after step 45" if phase is Phase.STEP else f"in {phase.value}") in found.text
 
 
+def test_the_first_step_of_an_attempt_may_take_as_long_as_a_start_up(scene: Scene) -> None:
+    """The simulated world found it: with steps of 35 s, the first one counted as a stall after 10 s."""
+    scene.change(phase=Phase.STEP, first_step=None, last_step=None, frontier=0, slowest_step_s=0.0)
+    assert stall_limit(scene.shown, AUTO) == 300
+
+
 def test_slow_steps_raise_the_limit(scene: Scene) -> None:
     scene.change(slowest_step_s=30.0)
     assert stall_limit(scene.shown, AUTO) == 240
