@@ -354,7 +354,8 @@ def room(s: Situation) -> Decision | None:
     wanted = s.rules.checkpoint.room_factor * costs[-1].bytes
     if free >= wanted:
         return None
-    text = f"{free / 1e9:.3g} GB are free, the next save wants {wanted / 1e9:.3g} GB ({costs[-1].id} took {costs[-1].bytes / 1e9:.3g})"
+    last = f"{costs[-1].id} took {costs[-1].bytes / 1e9:.3g} GB"
+    text = f"the store has {free / 1e9:.3g} GB free; the next save wants {wanted / 1e9:.3g} GB ({last})"
     return Continue(Reason.NO_ROOM, stall_at(s.history, s.view, s.rules), text)
 
 

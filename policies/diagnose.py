@@ -114,11 +114,22 @@ def _cascade(exits: tuple[RankExit, ...], first: tuple[Finding, ...]) -> str:
     return f"{others} other rank{'' if others == 1 else 's'} failed after it" if others else ""
 
 
-def _window(shown: AttemptView) -> tuple[int, int] | None:
-    row = shown.last_step
-    if row is None or row.batch is None or shown.phase is not Phase.STEP:
+def _being_done(attempt: Attempt, shown: AttemptView, fault: FaultClass) -> tuple[int, tuple[int, int]] | None:
+    """The step that was being done, with first sample and count of its batch; None outside of steps, or when nobody told.
+
+    A loss that is not finite is that of a step which is done. Before the first step it is what the ranks said they read next.
+    """
+    row = shown.non_finite if fault is FaultClass.NON_FINITE else shown.last_step
+    if shown.phase is not Phase.STEP:
         return None
-    return row.batch.first + row.batch.count, row.batch.count
+    if row is None:
+        parts = {(one.next_batch.first, one.next_batch.count) for one in shown.loaded.values() if one.next_batch}
+        whole = (min(first for first, _ in parts), sum(count for _, count in parts)) if parts else None
+        return (attempt.start_step + 1, whole) if whole else None
+    if row.batch is None:
+        return None
+    first, count = row.batch.first, row.batch.count
+    return (row.step, (first, count)) if fault is FaultClass.NON_FINITE else (row.step + 1, (first + count, count))
 
 
 def diagnose(history: History, incident: Incident, view: View, before: float) -> Diagnosis:
@@ -141,6 +152,8 @@ def diagnose(history: History, incident: Incident, view: View, before: float) ->
     elif trouble.fault in {FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED}:
         logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
         found = _from_exits(exits, logged)
+    elif trouble.fault is FaultClass.NON_FINITE and (told := _numeric(attempt, view, before)):
+        found = Diagnosis(told, (), "numeric")
     else:
         text = Finding(
             attempt=attempt.number,
@@ -155,7 +168,15 @@ def diagnose(history: History, incident: Incident, view: View, before: float) ->
         found = Diagnosis((text,), trouble.nodes, text.category)
     cascade = _cascade(exits, found.first)
     reason = None if found.fault is None else _FAULT_REASON.get(found.fault)
-    return replace(found, cascade=cascade, reason=reason, data=_window(shown) if shown else None)
+    doing = _being_done(attempt, shown, found.fault or trouble.fault) if shown else None
+    step, data = doing or (None, None)
+    return replace(found, cascade=cascade, reason=reason, data=data, step=step)
+
+
+def _numeric(attempt: Attempt, view: View, before: float) -> tuple[Finding, ...]:
+    """Ranks that told of it in their own logs: the loss that the reporter tells is that of all ranks together."""
+    logged = [f for f in view.findings if f.attempt == attempt.number and f.category == "numeric"]
+    return earliest(f for f in logged if f.wall is None or f.wall < before)
 
 
 def _category(fault: FaultClass) -> str:

@@ -17,6 +17,10 @@ EMPTY: Final[Mapping[Any, Any]] = {}
 """The one empty mapping; typed so that nobody writes to it."""
 
 
+Spans = tuple[tuple[int, int], ...]
+"""Samples that are left out, by a person's word: (first, end) with the end not in it, sorted."""
+
+
 class Unknown(StrEnum):
     """The one value of what could not be seen."""
 
@@ -229,6 +233,8 @@ class Replay:
     worst: float  # largest relative difference of the loss
     first_differing: int | None
     data_differing: int | None  # first step whose batch is another one than before
+    close: int = 0  # the most that differ within a row of `probation.window` compared steps
+    not_finite: int | None = None  # first step whose loss is not finite and was before
 
 
 class CheckpointPhase(StrEnum):
@@ -328,7 +334,8 @@ class Bar:
     at: float
     incident: int
     reason: Reason
-    until: float | None = None  # None: until a person lifts it
+    until: float | None = None  # it may come back from here on; None: not before a person lifts it
+    returned_at: float | None = None  # when it came back through a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +364,7 @@ class Diagnosis:
     cascade: str = ""
     fault: FaultClass | None = None  # the class after all evidence is in; the trouble's own when None
     reason: Reason | None = None
+    step: int | None = None  # the step that was being done when it failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +392,7 @@ class Attempt:
     began: Counters | None = None
     ended: Counters | None = None  # at its close
     epoch: int = 0  # of the intent; part of the step's name
+    skip_samples: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +468,7 @@ class Choice:
     checkpoint: str | None = None
     spares: tuple[str, ...] = ()
     keep_nodes: tuple[str, ...] = ()
+    skip_samples: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,6 +526,7 @@ class History:
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
     plans: tuple[tuple[int, str], ...] = ()  # incident -> digest of the plan that was carried out
     asked_to_halt: bool = False  # the halt in force was asked for by a person
+    rules: str = ""  # the profile in force, as JSON: what a replay decides by
 
     @property
     def attempt(self) -> Attempt | None:
@@ -528,8 +539,8 @@ class History:
         return self.incidents[-1] if self.incidents and not self.incidents[-1].closed else None
 
     def barred(self, now: float) -> frozenset[str]:
-        """The nodes in quarantine at `now`."""
-        return frozenset(b.node for b in self.bars if b.until is None or b.until > now)
+        """The nodes in quarantine at `now`. A bar whose time is over still holds until the node has come through its check."""
+        return frozenset(b.node for b in self.bars if b.returned_at is None or b.returned_at > now)
 
 
 # --- decisions -----------------------------------------------------------------------------------------------------
@@ -541,6 +552,7 @@ class Continue:
 
     reason: Reason
     until: float | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,6 +596,7 @@ class Recover:
     start: Counters | None = None  # the counters that the checkpoint holds
     asks: bool = False  # a rule wants a person even where automation would act
     text: str = ""
+    skip_samples: Spans = ()  # left out from here on
     kind: Literal["recover"] = "recover"
 
 

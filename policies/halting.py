@@ -1,26 +1,20 @@
-"""When to stop restarting: a budget per kind of cause, and attempts that get nowhere."""
+"""When to stop restarting: the same data or slot again, a loss that stays off, a budget that is spent, no progress."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies.facts import INFRASTRUCTURE
+from policies import samedata, sameslot
+from policies.facts import INFRASTRUCTURE, FaultClass
 from policies.reasons import Reason
+from policies.stop import Stop
 
 if TYPE_CHECKING:
     from policies.facts import Attempt, History, Incident
     from policies.rules import BudgetRules, Rules
 
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Why it halts, what was seen, and what lifts it."""
-
-    reason: Reason
-    seen: str
-    lifts: str
+__all__ = ["Stop", "counting", "judge"]
 
 
 def judge(history: History, rules: Rules, now: float) -> Stop | None:
@@ -28,9 +22,39 @@ def judge(history: History, rules: Rules, now: float) -> Stop | None:
 
     The open incident counts. A budget of n allows n restarts in the window: the incident after those stops the run.
     """
-    lifted = history.resumed_at if history.resumed_at is not None else -inf
-    recent = [i for i in history.incidents if i.trouble.at > max(now - rules.budget.window_s, lifted)]
-    return _over_budget(recent, rules.budget) or _no_progress(history, rules.budget, lifted)
+    found = counting(history)
+    recent = [i for i in found if i.trouble.at > now - rules.budget.window_s]
+    return (
+        samedata.judge(found, rules.data)
+        or _loss_off(found)
+        or sameslot.judge(history, found, rules.quarantine)
+        or _over_budget(recent, rules.budget)
+        or _no_progress(history, rules.budget, _lifted(history))
+    )
+
+
+def counting(history: History) -> tuple[Incident, ...]:
+    """The incidents that count: those since a person last lifted a halt."""
+    return tuple(i for i in history.incidents if i.trouble.at > _lifted(history))
+
+
+def _lifted(history: History) -> float:
+    return history.resumed_at if history.resumed_at is not None else -inf
+
+
+def _loss_off(found: tuple[Incident, ...]) -> Stop | None:
+    """Two probations in a row that failed on the same stretch: the second follows the first, so it did the same steps again."""
+    if len(found) < 2:
+        return None
+    before, now = found[-2:]
+    if {before.fault, now.fault} != {FaultClass.PROBATION} or now.follows != before.number:
+        return None
+    return Stop(
+        Reason.LOSS_OFF,
+        f"attempt {before.attempt}: {before.trouble.text}; attempt {now.attempt}: {now.trouble.text}. "
+        f"The same steps up to {now.frontier}, twice, and twice off",
+        "a person who has found which of the passes is wrong, or goes back to an older checkpoint",
+    )
 
 
 def _over_budget(recent: list[Incident], rules: BudgetRules) -> Stop | None:

@@ -21,7 +21,9 @@ class Outcome:
 def judge(attempt: AttemptView, frontier: int, rules: ProbationRules) -> Outcome:
     """Judge the steps up to `frontier`, the last step that had been done before the fault.
 
-    What differs fails at once; what is equal so far is pending until the frontier is reached.
+    Other samples, a loss that is no longer finite, and more losses off the band than may be in a row of steps fail at
+    once: one loss that is off never does, unless the same bits are asked for. What is equal so far is pending until the
+    frontier is reached.
     """
     fault = _fault(attempt.replay, rules) if attempt.replay else None
     if fault:
@@ -35,10 +37,12 @@ def judge(attempt: AttemptView, frontier: int, rules: ProbationRules) -> Outcome
 def _fault(replay: Replay, rules: ProbationRules) -> str | None:
     if replay.data_differing is not None:
         return f"step {replay.data_differing} read other samples than before the fault"
-    if replay.differing > rules.differing_max:
+    if replay.not_finite is not None:
+        return f"the loss of step {replay.not_finite} is not finite; before the fault it was"
+    if replay.close > rules.differing_max:
         return (
-            f"{replay.differing} of {replay.compared} replayed losses differ (allowed {rules.differing_max}), "
-            f"first at step {replay.first_differing}, by {replay.worst:.3g} at most "
+            f"{replay.close} of {min(rules.window, replay.compared)} replayed losses in a row differ "
+            f"(allowed {rules.differing_max}), first at step {replay.first_differing}, by {replay.worst:.3g} at most "
             f"(tolerance {rules.loss_tolerance:.3g})"
         )
     return None

@@ -33,6 +33,10 @@ class Reason(StrEnum):
     LAUNCH_FAILED = "launch-failed"
     ACCEPTANCE_FAILED = "acceptance-failed"
     PROBATION_FAILED = "probation-failed"
+    # why a person is asked first
+    BREAKER = "breaker"
+    NOT_THE_NODE = "not-the-node"
+    NO_SUSPECT = "no-suspect"
     # why it is not restarted
     NO_SPARE = "no-spare"
     NO_CHECKPOINT = "no-checkpoint"
@@ -40,5 +44,7 @@ class Reason(StrEnum):
     BUDGET_INFRASTRUCTURE = "infrastructure-budget-spent"
     BUDGET_SOFTWARE = "software-budget-spent"
     NO_PROGRESS = "no-progress"
+    SAME_DATA = "same-data"
+    LOSS_OFF = "loss-off"
     PERSON_HALTED = "halted-by-person"
     REFUSED = "plan-refused"

@@ -38,11 +38,12 @@ def choose(
     nodes: Mapping[str, NodeView],
     barred: Collection[str],
     preferred: tuple[str, ...] = (),
+    late: Collection[str] = (),
 ) -> Filled | Short:
     """Fill each failing slot with a healthy spare; no other slot changes.
 
     `preferred` are spares that a person named, in order: they go first where they are healthy, and nothing makes an
-    unhealthy node a spare.
+    unhealthy node a spare. `late` are healthy nodes that are used only when no other is left.
     """
     usable = {name for name, node in nodes.items() if why_not(node, slots, barred) is None}
     wanted = tuple(dict.fromkeys(preferred))
@@ -55,7 +56,8 @@ def choose(
     first = tuple(name for name in wanted if name in usable)[: len(open_slots)]
     rest = sorted(usable.difference(first), key=lambda name: (-_checked(nodes[name]), name))
     taken: dict[int, str] = {}
-    for pool in (first, tuple(rest)):
+    early = tuple(name for name in rest if name not in late)
+    for pool in (first, early, tuple(name for name in rest if name in late)):
         left = [slot for slot in open_slots if slot not in taken]
         taken |= _assign(left, pool, {slot: _switch(nodes.get(slots[slot])) for slot in left}, nodes)
     without = tuple(slot for slot in open_slots if slot not in taken)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from policies.facts import UNKNOWN, CheckpointPhase, Counters, View
+from policies.facts import UNKNOWN, CheckpointPhase, Counters, Spans, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ class Launch:
     checkpoint: str | None
     start: Counters
     incident: int | None
+    skip_samples: Spans = ()
     kind: Literal["launch"] = "launch"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from policies.facts import UNKNOWN, CheckpointPhase, Choice, History, Recover, View
 from policies.reasons import Reason
+from policies.skipping import merge, spans_text
 from supervisor.journal.entries import (
     Approved,
     Chosen,
@@ -105,6 +106,7 @@ def _choose(request: Request, history: History, view: View) -> Reply:
         checkpoint=request.checkpoint or before.checkpoint,
         spares=request.spares or before.spares,
         keep_nodes=request.keep_nodes or before.keep_nodes,
+        skip_samples=merge(before.skip_samples, request.skip_samples),
     )
     return _yes(request, "the plan is made again", Chosen(choice, request.who))
 
@@ -114,8 +116,13 @@ def _resume(request: Request, history: History) -> Reply:
         return _no(request, "the run is neither halted nor paused")
     if history.halted is not None and not request.why.strip():
         return _no(request, 'lifting a halt takes a reason: --because "..."', 2)
+    if history.halted is None and request.skip_samples:
+        return _no(request, f"samples are left out of a halted run, or by a plan: relight plan {history.run}", 2)
     what = "the halt is lifted" if history.halted is not None else "no longer paused"
-    return _yes(request, what, Resumed(request.who, request.why))
+    skip = merge(request.skip_samples)
+    if skip:
+        what += f"; left out from here on: {spans_text(skip)}"
+    return _yes(request, what, Resumed(request.who, request.why, skip))
 
 
 def _halt(request: Request, history: History) -> Reply:

@@ -258,7 +258,9 @@ def fold(history: History, stamped: Stamped) -> History:
         case Reopened():
             return replace(history, ended=None, stop_asked=None)
         case NodeReturned():
-            back = (replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars)
+            back = (
+                replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars
+            )
             return replace(history, bars=tuple(back))
         case RulesSet():
             return replace(history, rules=entry.rules)

@@ -38,7 +38,10 @@ _YES = Permitted()
 
 
 def digest(decision: Decision) -> str | None:
-    """What a person approves: the effects alone (incident, next attempt, slot map, nodes barred, checkpoint and manifest hash)."""
+    """What a person approves: the effects alone.
+
+    Incident, next attempt, slot map, nodes barred, checkpoint and manifest hash, samples left out.
+    """
     if not isinstance(decision, Recover):
         return None
     effects = (
@@ -48,6 +51,7 @@ def digest(decision: Decision) -> str | None:
         ",".join(decision.bars),
         str(decision.checkpoint),
         str(decision.manifest_hash),
+        *(f"skip {first}:{end}" for first, end in decision.skip_samples),
     )
     return blake2b("\n".join(effects).encode(), digest_size=8).hexdigest()
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from policies.facts import Attempt, Decision, Finish, Halt, History, Recover, View
+from policies.facts import Attempt, Continue, Decision, Finish, Halt, History, Recover, View
 from policies.layout import Layout
-from policies.rules import Rules
+from policies.reasons import Reason
+from policies.rules import Rules, as_text
 from supervisor import notices
 from supervisor.answers import judge
 from supervisor.fold import fold_all
 from supervisor.incident_facts import Known
-from supervisor.journal.entries import Entry, ModeSet, Reopened, RunStarted, StopAsked, Told
+from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
@@ -82,6 +83,8 @@ class Loop:
             entries.append(RunStarted(self.scene.run, mode, one.tp, one.pp, one.dp, one.ranks_per_node))
         elif self.history.mode != mode:
             entries.append(ModeSet(mode))
+        if self.history.rules != (told := as_text(self.scene.rules)):
+            entries.append(RulesSet(told))
         if self.history.ended == "stopped":
             entries.append(Reopened(self.scene.run))
         self._write(entries, now)
@@ -148,20 +151,25 @@ class Loop:
                 self.scene.desk.record(self.history, incident.number)
 
     def _tell(self, ticked: Tick, view: View, now: float) -> None:
-        """Tell a person once when a decision waits, or something halts."""
+        """Tell a person once when a decision waits, when something halts, or will go wrong if nobody looks."""
         held = ticked.held
         watching = held is not None and self.history.mode == "observe" and isinstance(ticked.decision, Recover)
-        what: notices.What | None = None
+        what: notices.What
         if held is not None and (held.asks or watching):
             what = "plan"
         elif self.history.halted is not None:
             what = "halt"
-        if what is None:
+        elif isinstance(ticked.decision, Continue) and ticked.decision.reason is Reason.NO_ROOM:
+            what = "warning"
+        else:
             return
         saves = view.checkpoints if isinstance(view.checkpoints, tuple) else ()
         why = held.why if held and held.asks else ""
         known = Known(layout=self.scene.layout, now=now, checkpoints=saves, held=why)
-        notice = notices.notice(self.history, what, known, hold_s=self.scene.rules.hold_s)
+        if isinstance(ticked.decision, Continue):
+            notice = notices.warning(self.history, ticked.decision, known)
+        else:
+            notice = notices.notice(self.history, what, known, hold_s=self.scene.rules.hold_s)
         if notice is None:
             return
         story = notices.page(self.history, what, known)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
-from policies.facts import FaultClass, Recover
+from policies.facts import Continue, FaultClass, Recover
 from supervisor.incident_facts import Known, begin, redo, why_asked
 from supervisor.incident_story import incident_story
 from supervisor.plan_page import plan_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from policies.facts import History, Incident
 
-What = Literal["plan", "halt"]
+What = Literal["plan", "halt", "warning"]
 DEADLINE_S = 20.0
 """Longer than any mail or chat gateway takes to answer when it is well; a notice that takes longer is not a notice."""
 WHY_MAX = 500
@@ -52,6 +52,17 @@ class Outcome:
 
     ok: bool
     why: str = ""
+
+
+def warning(history: History, decision: Continue, known: Known | None = None) -> Notice | None:
+    """The notice of what will become a fault if nobody looks; once an attempt."""
+    known, run = known or Known(), clean(history.run, 64)
+    number = history.attempt.number if history.attempt else 0
+    at = f" at {_when(known.now, known)}" if known.now is not None else ""
+    title = f"relight {run}: running, but look at it soon ({decision.reason}){at}"
+    body = f"{sentence(decision.text)}\nNothing is stopped or deleted for it.\nRead: relight runbook {decision.reason}"
+    key = f"warning:{decision.reason}:{number}"
+    return None if key in history.told else Notice(key, "warning", run, title, body)
 
 
 def notice(history: History, what: What, known: Known | None = None, hold_s: float = 0.0) -> Notice | None:

@@ -19,7 +19,8 @@ from policies.facts import (
     View,
     Wait,
 )
-from policies.rules import Rules
+from policies.quarantine import for_good
+from policies.rules import QuarantineRules, Rules
 from supervisor import actions
 from supervisor.actions import Action
 
@@ -46,8 +47,19 @@ def _recover(decision: Recover, history: History) -> list[Action]:
         decision.checkpoint,
         start if decision.checkpoint else NOTHING_DONE,
         decision.incident,
+        decision.skip_samples,
     )
     return [actions.MakeView(decision.attempt, decision.checkpoint), launch]
+
+
+def _bars(decision: Recover, history: History, rules: QuarantineRules) -> list[Action]:
+    """A node that was barred before, not long ago, is barred for good; the others for a time, if the profile says so."""
+    if decision.incident is None:
+        return []
+    number = decision.incident
+    again = tuple(n for n in decision.bars if for_good(n, number, history, rules))
+    fresh = tuple(n for n in decision.bars if n not in again)
+    return [actions.Bar(some, number, bar_s) for some, bar_s in ((fresh, rules.bar_s), (again, None)) if some]
 
 
 def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ...]:
@@ -62,8 +74,7 @@ def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ..
         case Recover():
             if decision.stops is not None:
                 steps += _down(decision.stops)
-            if decision.bars and decision.incident is not None:
-                steps.append(actions.Bar(decision.bars, decision.incident, rules.quarantine.bar_s))
+            steps += _bars(decision, history, rules.quarantine)
             steps += _recover(decision, history)
         case PlannedStop():
             steps = [actions.AskStop(decision.attempt)]

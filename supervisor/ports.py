@@ -93,7 +93,9 @@ class Agents(Protocol):
         """The newest attempt."""
         ...
 
-    def set_reference(self, attempt: int, rows: Mapping[int, StepRow], tolerance: float = 0.0) -> None:
+    def set_reference(
+        self, attempt: int, rows: Mapping[int, StepRow], tolerance: float = 0.0, window: int = 16
+    ) -> None:
         """The rows that an attempt does again."""
         ...
 

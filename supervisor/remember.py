@@ -24,8 +24,10 @@ from policies.facts import (
     View,
 )
 from policies.layout import Layout
+from policies.quarantine import returning
 from policies.reasons import Reason
 from policies.rules import Rules
+from policies.skipping import moved
 from supervisor import actions
 from supervisor.fold import fold
 from supervisor.journal.entries import (
@@ -39,6 +41,7 @@ from supervisor.journal.entries import (
     IncidentClosed,
     IncidentMarked,
     IncidentOpened,
+    NodeReturned,
     Settled,
     Stamped,
 )
@@ -66,6 +69,7 @@ class Notebook:
 def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     """Note everything that policies will ask for, in the order in which it can follow from each other."""
     _completed(book, view)
+    _returned(book, view)
     _settled(book, view)
     _trouble(book, view, layout, rules)
     _evidence(book, view)
@@ -88,6 +92,12 @@ def _completed(book: Notebook, view: View) -> None:
     fresh = [c for c in view.checkpoints if c.phase is CheckpointPhase.COMPLETED and c.id not in known]
     for one in sorted(fresh, key=lambda c: (c.completed_at or 0.0, c.step)):
         book.note(CheckpointCompleted(_cost(one, view), one.step))
+
+
+def _returned(book: Notebook, view: View) -> None:
+    if view.nodes is not UNKNOWN:
+        for name in returning(book.history, view.nodes, book.now):
+            book.note(NodeReturned(name))
 
 
 def _cost(one: CheckpointState, view: View) -> SaveCost:
@@ -114,7 +124,8 @@ def _settled(book: Notebook, view: View) -> None:
 
 def _verdict(attempt: Attempt, shown: AttemptView, view: View, layout: Layout) -> acceptance.Verdict:
     from_nothing = attempt.checkpoint is None
-    return acceptance.judge(layout, attempt.slots, shown, view.expected, from_nothing, start_step=attempt.start_step)
+    expected = moved(view.expected, attempt.skip_samples) if view.expected else None
+    return acceptance.judge(layout, attempt.slots, shown, expected, from_nothing, start_step=attempt.start_step)
 
 
 def _probation(history: History, shown: AttemptView, rules: Rules) -> tuple[Incident, probation.Outcome] | None:

@@ -6,9 +6,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
+from itertools import takewhile
 from typing import BinaryIO, Protocol
 
-from policies.facts import Batch, FaultClass, History, StepRow
+from policies.facts import Batch, FaultClass, History, Spans, StepRow
+from policies.skipping import touches
 from supervisor.rundir import RunDir
 
 
@@ -104,5 +107,14 @@ def reference(written: Rows, history: History) -> dict[int, StepRow]:
     rows: dict[int, StepRow] = {}
     for attempt in history.attempts:
         if attempt.number < newest.number and attempt.accepted_at is not None and attempt.number not in doubtful:
-            rows.update({row.step: row for row in written.rows(attempt.number, newest.start_step)})
+            fresh = tuple(span for span in newest.skip_samples if span not in attempt.skip_samples)
+            same = takewhile(partial(_reads_the_same, fresh), written.rows(attempt.number, newest.start_step))
+            rows.update({row.step: row for row in same})
     return rows
+
+
+def _reads_the_same(fresh: Spans, row: StepRow) -> bool:
+    """From the first batch that samples left out have changed, nothing can be laid over the pass before."""
+    if not fresh:
+        return True
+    return row.batch is not None and not touches(row.batch.first, row.batch.count, fresh)

@@ -28,7 +28,8 @@ from policies.rules import Rules
 from supervisor import actions
 from supervisor.actions import RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate
-from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Withdrawn
+from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, Withdrawn
+from supervisor.looked import look_of
 from supervisor.plan import plan, upkeep
 from supervisor.remember import Notebook, remember
 
@@ -112,10 +113,13 @@ def _unheard(launch: actions.Launch, view: View, history: History, now: float) -
 def _note_decision(book: Notebook, decision: Decision, situation: Situation) -> None:
     """Sticky decisions are journaled when they change; what the world contradicts is withdrawn first."""
     before = book.history.decision
+    look = Looked(look_of(situation.view, book.history, situation.layout.world))
     if isinstance(decision, Halt) and book.history.halted is None:
+        book.note(look)
         book.note(Decided(decision, None))
         book.note(HaltedEntry(decision.reason, decision.seen, decision.lifts, decision.incident))
     elif isinstance(decision, Recover | Contain | PlannedStop | Finish) and decision != before:
+        book.note(look)
         if isinstance(before, Recover) and isinstance(decision, Recover):
             why = contradiction(situation, before) or "another plan is better now"
             book.note(Withdrawn(book.history.decision_digest, why))

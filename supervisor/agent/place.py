@@ -103,6 +103,9 @@ def check(launch: Any, attempt: int) -> None:
         raise ValueError("warm or reporter: missing or of the wrong kind")
     if launch.get("checkpoint") is not None and not _is_text(launch["checkpoint"]):
         raise ValueError("checkpoint: neither a text nor null")
+    spans = launch.get("skip_samples", [])
+    if not (isinstance(spans, list) and all(map(_is_span, spans))):
+        raise ValueError("skip_samples: not a list of [first, end]")
     if launch["schema"] != 1 or launch["attempt"] != attempt:
         raise ValueError(f"schema {launch['schema']}, attempt {launch['attempt']}: not the map of attempt {attempt}")
     world = launch["tp"] * launch["pp"] * launch["dp"]
@@ -136,6 +139,7 @@ def _variables(place: Place, launch: Mapping[str, Any]) -> dict[str, str]:
         "RELIGHT_SAVE_DIR": launch["save_dir"],
         "RELIGHT_LOAD_DIR": launch["load_dir"],
         "RELIGHT_CHECKPOINT": launch.get("checkpoint") or "",
+        "RELIGHT_SKIP_SAMPLES": ",".join(f"{first}:{end}" for first, end in launch.get("skip_samples", [])),
         "RELIGHT_AGENT_SOCKET": f"{launch['agent_sockets']}/agent-{place.node}.sock",
         "RELIGHT_REPORTER": int(rank == launch["reporter"]),
     }
@@ -151,6 +155,12 @@ def _filled(word: str, fill: Mapping[str, str]) -> str:
     for mark, value in fill.items():
         word = word.replace(mark, value)
     return word
+
+
+def _is_span(value: object) -> bool:
+    if not isinstance(value, list) or [type(number) for number in value] != [int, int]:
+        return False
+    return bool(0 <= value[0] < value[1])
 
 
 def _is_text(value: object) -> bool:

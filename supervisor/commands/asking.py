@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import socket
 import time
 from dataclasses import dataclass
 
 import click
 
-from policies.facts import History
+from policies.facts import History, Spans
 from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.incident_facts import Known
@@ -66,6 +67,17 @@ def who() -> str:
         return f"uid {os.getuid()}@{socket.gethostname()}"
 
 
+def spans(given: tuple[str, ...]) -> Spans:
+    """FIRST:END from the command line. Raises UserError."""
+    found = []
+    for text in given:
+        match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
+        if match is None or int(match[1]) >= int(match[2]):
+            raise UserError(f"--skip-samples {text}: wanted FIRST:END, two sample numbers, END itself not left out")
+        found.append((int(match[1]), int(match[2])))
+    return tuple(found)
+
+
 def ask(
     seen: Seen,
     what: What,
@@ -75,6 +87,7 @@ def ask(
     checkpoint: str = "",
     spares: tuple[str, ...] = (),
     keep_nodes: tuple[str, ...] = (),
+    skip_samples: Spans = (),
 ) -> int:
     """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3."""
     request = Request(
@@ -87,6 +100,7 @@ def ask(
         checkpoint=checkpoint,
         spares=spares,
         keep_nodes=keep_nodes,
+        skip_samples=skip_samples,
     )
     requests.file(seen.run.root, request)
     if not seen.alive:

@@ -20,16 +20,27 @@ Examples:
 @click.option("--checkpoint", default="", metavar="ID", help="Start from this completed checkpoint instead.")
 @click.option("--spare", "spares", multiple=True, metavar="NODE", help="Use this spare first. May be given again.")
 @click.option("--keep-node", "keep_nodes", multiple=True, metavar="NODE", help="Do not bar this node.")
+@click.option(
+    "--skip-samples", "skip", multiple=True, metavar="FIRST:END", help="Leave these samples out from here on."
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(run: str, checkpoint: str, spares: tuple[str, ...], keep_nodes: tuple[str, ...], as_json: bool) -> int:
+def command(
+    run: str,
+    checkpoint: str,
+    spares: tuple[str, ...],
+    keep_nodes: tuple[str, ...],
+    skip: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
     from policies.facts import Recover  # noqa: PLC0415
-    from supervisor.commands.asking import ask, look  # noqa: PLC0415
+    from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
     from supervisor.plan_page import plan_json, plan_text  # noqa: PLC0415
 
     seen = look(run)
-    if checkpoint or spares or keep_nodes:
-        return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes)
+    left_out = spans(skip)
+    if checkpoint or spares or keep_nodes or left_out:
+        return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes, skip_samples=left_out)
     history, known = seen.history, seen.known
     if seen.status is not None and isinstance(seen.status.view.checkpoints, tuple):
         known = replace(known, checkpoints=seen.status.view.checkpoints)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import click
 
 
-@click.command("resume", epilog='\b\nExample:\n  relight resume demo --because "a switch is being replaced"')
+@click.command(
+    "resume",
+    epilog="""\b
+Examples:
+  relight resume demo --because "a switch is being replaced"
+  relight resume demo --skip-samples 4293000:4301192 --because "broken shard 17\"""",
+)
 @click.argument("run")
 @click.option("--because", "why", default="", help="Your reason; it is kept in the journal.")
-def command(run: str, why: str) -> int:
+@click.option(
+    "--skip-samples", "skip", multiple=True, metavar="FIRST:END", help="Leave these samples out from here on."
+)
+def command(run: str, why: str, skip: tuple[str, ...]) -> int:
     """Lift a pause or a halt of RUN. Lifting a halt takes a reason."""
-    from supervisor.commands.asking import ask, look  # noqa: PLC0415
+    from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
 
-    return ask(look(run), "resume", why=why)
+    return ask(look(run), "resume", why=why, skip_samples=spans(skip))

@@ -18,6 +18,7 @@ from policies.facts import (
     Recover,
     Replay,
     SaveCost,
+    Spans,
     Trouble,
 )
 from policies.reasons import Reason
@@ -36,6 +37,7 @@ from supervisor.actions import (
     StartAgent,
     Stop,
 )
+from supervisor.looked import Look
 
 AnyAction = Annotated[
     StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
@@ -79,6 +81,30 @@ class ModeSet:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesSet:
+    """The profile in force, whole, as JSON with sorted keys."""
+
+    rules: str
+    kind: Literal["rules-set"] = "rules-set"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the decision that follows was made from. Policies never read it back; a replay does."""
+
+    look: Look
+    kind: Literal["looked"] = "looked"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReturned:
+    """A barred node whose time is over has come through its check: it may be used again, last of all."""
+
+    node: str
+    kind: Literal["node-returned"] = "node-returned"
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """A person asked for no more effects."""
 
@@ -93,6 +119,7 @@ class Resumed:
 
     who: str
     because: str
+    skip_samples: Spans = ()
     kind: Literal["resumed"] = "resumed"
 
 
@@ -301,6 +328,9 @@ Entry = (
     EpochBegan
     | RunStarted
     | ModeSet
+    | RulesSet
+    | Looked
+    | NodeReturned
     | Paused
     | Resumed
     | IncidentOpened

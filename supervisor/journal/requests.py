@@ -11,12 +11,22 @@ import secrets
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from supervisor.durable import create_whole
 
+
+def _in_order(span: tuple[int, int]) -> tuple[int, int]:
+    """Raises ValueError."""
+    if span[0] >= span[1]:
+        raise ValueError("the end of a span lies behind its first sample")
+    return span
+
+
 Text = Annotated[str, Field(max_length=2000)]
+Sample = Annotated[int, Field(ge=0, le=2**62)]
+Span = Annotated[tuple[Sample, Sample], AfterValidator(_in_order)]
 What = Literal["approve", "refuse", "choose", "pause", "resume", "halt", "stop"]
 
 
@@ -34,6 +44,7 @@ class Request:
     checkpoint: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,200}$")] = ""
     spares: tuple[Text, ...] = ()
     keep_nodes: tuple[Text, ...] = ()
+    skip_samples: Annotated[tuple[Span, ...], Field(max_length=64)] = ()
 
 
 @dataclass(frozen=True, slots=True)

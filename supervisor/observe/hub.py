@@ -156,10 +156,12 @@ class Hub:
         self._attempt = max(self._attempt, attempt)
         self._tell({"type": "attempt", "epoch": self._epoch, "attempt": self._attempt, "clock": self._clock()})
 
-    def set_reference(self, attempt: int, rows: Mapping[int, StepRow], tolerance: float = 0.0) -> None:
+    def set_reference(
+        self, attempt: int, rows: Mapping[int, StepRow], tolerance: float = 0.0, window: int = 16
+    ) -> None:
         """Lay this attempt over these rows (by step) of the earlier lineage. Call it before its first step comes."""
         if attempt in self._intake.attempts:
-            self._intake.attempts[attempt].lay_over(rows, tolerance)
+            self._intake.attempts[attempt].lay_over(rows, tolerance, window=window)
 
     def restore(self, attempt: int, rows: Iterable[StepRow]) -> None:
         """Take over rows that a controller before us has written: they count, but are not drained again."""

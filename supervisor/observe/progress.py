@@ -198,9 +198,11 @@ class Progress:
                 mean = save.step_s_beside + (seconds - save.step_s_beside) / count
                 self._saves[step] = replace(save, steps_beside=count, step_s_beside=mean)
 
-    def lay_over(self, reference: Mapping[int, StepRow], tolerance: float, rows: Iterable[StepRow] = ()) -> None:
+    def lay_over(
+        self, reference: Mapping[int, StepRow], tolerance: float, rows: Iterable[StepRow] = (), window: int = 16
+    ) -> None:
         """Compare with these rows from now on; `rows` of this attempt that are known already are compared at once."""
-        self._overlay = Overlay(reference, tolerance)
+        self._overlay = Overlay(reference, tolerance, window)
         for row in rows:
             self._overlay.add(row)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,12 +24,15 @@ def difference(now: float | None, before: float | None) -> float:
 
 class Overlay:
     """Compares rows with a reference (rows of the earlier lineage, by step). A loss differs when it is off by more than
-    `tolerance`, relative; 0 asks for the same bits.
+    `tolerance`, relative; 0 asks for the same bits. `window`: how many compared steps in a row are judged together.
     """
 
-    def __init__(self, reference: Mapping[int, StepRow] = EMPTY, tolerance: float = 0.0) -> None:
+    def __init__(self, reference: Mapping[int, StepRow] = EMPTY, tolerance: float = 0.0, window: int = 16) -> None:
         self._reference = dict(reference)
         self._tolerance = tolerance
+        self._latest: deque[bool] = deque(maxlen=window)
+        self._close = 0
+        self._not_finite: int | None = None
         self._compared = 0
         self._differing = 0
         self._worst = 0.0
@@ -43,6 +47,10 @@ class Overlay:
         self._compared += 1
         off = difference(row.loss, before.loss)
         self._worst = max(self._worst, off)
+        self._latest.append(off > self._tolerance)
+        self._close = max(self._close, sum(self._latest))
+        if row.loss is None and before.loss is not None and self._not_finite is None:
+            self._not_finite = row.step
         if off > self._tolerance:
             self._differing += 1
             self._first = row.step if self._first is None else min(self._first, row.step)
@@ -53,4 +61,6 @@ class Overlay:
         """What has been compared so far; None when nothing has."""
         if not self._compared:
             return None
-        return Replay(self._compared, self._differing, self._worst, self._first, self._data)
+        return Replay(
+            self._compared, self._differing, self._worst, self._first, self._data, self._close, self._not_finite
+        )

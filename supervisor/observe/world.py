@@ -57,6 +57,7 @@ class World:
         self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
         self._views: Mapping[int, str | None] = EMPTY
         self._store_as_of: float | None = None
+        self._free: int | None = None
         self._expected: Expected | None = None
         self._since: dict[str, tuple[NodeState, float]] = {}
 
@@ -86,6 +87,7 @@ class World:
             views = self._store.view_targets()
             self._views = self._views if isinstance(views, Unreadable) else views
             self._states = seen
+            self._free = self._store.free_bytes()
             self._store_as_of = now
         else:
             self._states = UNKNOWN
@@ -123,6 +125,7 @@ class World:
             findings=self._agents.findings(number) if number else (),
             cluster_as_of=self._cluster_as_of,
             store_as_of=self._store_as_of,
+            store_free_bytes=self._free,
             failures=tuple(done.failures.items()),
             released=done.released,
             stop_asked=self._marked("STOP", history),

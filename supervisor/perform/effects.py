@@ -206,6 +206,7 @@ class Effects:
             "checkpoint": action.checkpoint or "",
             "warm": settings.run.warm,
             "reporter": layout.world - 1,
+            "skip_samples": [list(span) for span in action.skip_samples],
             "agent_sockets": ports.sockets(run.root),
         }
         ports.files.write_map(action.attempt, spec, hosts)

@@ -25,6 +25,7 @@ from supervisor.journal.entries import (
     IncidentOpened,
     Intended,
     ModeSet,
+    NodeReturned,
     Paused,
     Refused,
     Reopened,
@@ -126,8 +127,11 @@ def test_a_bar_lasts_as_long_as_the_profile_says() -> None:
         ("n1", 3602.0, Reason.STALL),
         ("n2", None, Reason.NODE_LOST),
     ]
-    assert history.barred(3601.0) == {"n1", "n2"}
-    assert history.barred(3602.0) == {"n2"}
+    assert history.barred(3602.0) == {"n1", "n2"}  # its time alone does not bring it back
+    back = fold(history, Stamped(9, 1, 3700.0, NodeReturned("n1")))
+    assert back.barred(3700.0) == {"n2"}
+    assert [b.returned_at for b in back.bars] == [3700.0, None]
+    assert fold(back, Stamped(10, 1, 3800.0, NodeReturned("n1"))).bars == back.bars
 
 
 def test_a_moment_that_is_set_stays() -> None:

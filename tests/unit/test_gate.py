@@ -140,6 +140,7 @@ def test_the_digest_is_over_the_effects_alone() -> None:
         "bars": (),
         "checkpoint": save_id(30),
         "manifest_hash": "other",
+        "skip_samples": ((320, 328),),
     }
     assert {f.name for f in fields(Recover)} == {*beside, *effects, "kind"}
     for name, value in beside.items():

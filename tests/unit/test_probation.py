@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from pydantic import ValidationError
 
 from policies.facts import AttemptView, Replay
 from policies.probation import Outcome, judge
@@ -41,13 +44,26 @@ def test_other_samples_fail(frontier: int) -> None:
 
 
 def test_other_losses_fail_beyond_what_is_allowed() -> None:
-    replay = Replay(28, 2, 0.0123, 44, None)
+    replay = Replay(28, 5, 0.0123, 44, None, close=3)
     assert judge(view(50, replay), 68, RULES) == Outcome(
         "failed",
-        "2 of 28 replayed losses differ (allowed 0), first at step 44, by 0.0123 at most (tolerance 0.001)",
+        "3 of 16 replayed losses in a row differ (allowed 2), first at step 44, by 0.0123 at most (tolerance 0.001)",
     )
-    lenient = ProbationRules(differing_max=2)
-    assert judge(view(68, replay), 68, lenient) == Outcome(
-        "passed", "old frontier 68 reached: 28 losses laid over the first pass, 2 differ, which is allowed"
+    assert judge(view(68, replace(replay, close=2)), 68, RULES) == Outcome(
+        "passed", "old frontier 68 reached: 28 losses laid over the first pass, 5 differ, which is allowed"
     )
-    assert judge(view(50, Replay(28, 3, 0.1, 44, None)), 68, lenient).state == "failed"
+    bits = ProbationRules(loss_tolerance=0, differing_max=0)
+    assert judge(view(50, Replay(5, 1, 1e-9, 44, None, close=1)), 68, bits).text.startswith("1 of 5 replayed losses")
+
+
+def test_a_loss_that_is_no_longer_finite_fails() -> None:
+    replay = Replay(4, 1, 1e9, 44, None, close=1, not_finite=44)
+    assert judge(view(44, replay), 68, RULES) == Outcome(
+        "failed", "the loss of step 44 is not finite; before the fault it was"
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"differing_max": 0}, {"differing_max": 16}, {"window": 1}])
+def test_one_loss_off_is_never_a_verdict(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match="one loss off is no verdict"):
+        ProbationRules(**wrong)  # type: ignore[arg-type]

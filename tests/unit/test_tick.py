@@ -347,6 +347,7 @@ def test_the_software_budget_halts() -> None:
         turn = scene.settle()
         if n < 2:
             back(scene)
+            scene.step(scene.shown.frontier + 5)  # other data each time
             scene.store(save(scene.shown.frontier, scene.shown.number))
             scene.settle()
     assert isinstance(turn.decision, Halt)
@@ -573,7 +574,11 @@ def test_what_fails_probation_opens_an_incident_that_follows() -> None:
     scene.step(41)
     scene.settle()
     scene.step(42)
-    scene.change(replay=Replay(2, 1, 0.5, 42, None))
+    scene.change(replay=Replay(2, 1, 0.5, 42, None, close=1))
+    scene.settle()
+    assert len(scene.history.incidents) == 1  # one point is no verdict
+    scene.step(44)
+    scene.change(replay=Replay(4, 3, 0.5, 42, None, close=3))
     scene.settle()
     assert [(i.follows, i.fault) for i in scene.history.incidents] == [
         (None, FaultClass.RANK_DIED),

@@ -156,7 +156,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     p.add_argument("--tracker", action="store_true", help="outside relight: note the newest save in the save directory")
     p.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16", help="of the weights and activations")
     p.add_argument("--data-version", default="v1", help="another version is other data")
-    p.add_argument("--skip-samples", type=_span, action="append", default=[], metavar="FIRST:END")
+    p.add_argument("--skip-samples", type=_span, action="append", default=_spans(env), metavar="FIRST:END")
     p.add_argument("--plant", dest="plants", type=_plant, action="append", default=[], metavar="KIND[:rank=R][:step=S]")
     p.add_argument("--fail", dest="fails", type=_fail, action="append", default=[], metavar="KIND@STEP:RANK")
     p.add_argument("--fail-once", default="", metavar="FILE", help="each --fail fires once; FILE remembers")
@@ -166,6 +166,11 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 def _slow(text: str) -> tuple[int, float]:
     step, _, seconds = text.partition(":")
     return int(step), float(seconds)
+
+
+def _spans(env: Mapping[str, str]) -> list[tuple[int, int]]:
+    """What relight says is left out; the option adds to it. Raises ValueError."""
+    return [_span(text) for text in env.get("RELIGHT_SKIP_SAMPLES", "").split(",") if text]
 
 
 def _span(text: str) -> tuple[int, int]:
