@@ -34,7 +34,7 @@ from policies.facts import (
 )
 from policies.layout import Layout
 from policies.reasons import Reason
-from policies.rules import BudgetRules, Rules
+from policies.rules import BudgetRules, QuarantineRules, Rules
 from supervisor import actions
 from supervisor.actions import Action
 from supervisor.fold import fold_all
@@ -358,15 +358,13 @@ def forgets_the_bars(history: History, view: View, rules: Rules) -> LOOK:
 
 
 def spends_freely(history: History, view: View, rules: Rules) -> LOOK:
-    return (
-        history,
-        view,
-        rules.model_copy(update={"budget": BudgetRules(infrastructure=99, software=99, no_progress_attempts=99)}),
-    )
+    much = BudgetRules(infrastructure=99, software=99, no_progress_attempts=99)
+    anywhere = QuarantineRules(soon_steps=0)  # else a person is asked before the budget is spent
+    return history, view, rules.model_copy(update={"budget": much, "quarantine": anywhere})
 
 
 DEATHS = [("wait", 0, 20), *(("die", rank, 20) for rank in (0, 1, 2, 0, 1, 0, 1))]
-LOSSES = [("wait", 0, 20), ("lose", 1, 20), ("up", 1, 5), ("lose", 3, 20)]
+LOSSES = [("wait", 0, 20), ("lose", 1, 20), ("up", 1, 5), ("lose", 0, 20)]
 PLANTED = [
     ("one attempt has reachable ranks", blind_to_old_ranks, None, [("wait", 0, 20), ("die", 1, 20)]),
     ("only from a completed save", unfinished_is_completed, None, [("wait", 0, 7), ("die", 1, 20)]),
