@@ -1,0 +1,217 @@
+"""The machines, and the cluster that shows and touches them: late, sometimes not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
+from supervisor.bench.world.timeline import Timeline
+
+_AGENT = re.compile(r"\.agent\.([^.]+)\.e\d+\.\d+\Z")
+_ATTEMPT = re.compile(r"\.a(\d{4,})\.e\d+\Z")
+
+
+class Power(StrEnum):
+    """What a machine really does."""
+
+    UP = "up"
+    FROZEN = "frozen"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class Node:
+    """One machine. `skew_s`: its wall clock minus the true time. `condition` is what the cluster shows."""
+
+    name: str
+    switch: str
+    skew_s: float = 0.0
+    power: Power = Power.UP
+    condition: NodeCondition = NodeCondition.UP
+    drained_by: str = ""
+    reason: str = ""
+    bad: bool = False  # ranks that start on it die
+    hurt: bool = False  # something has happened to it, ever
+    epoch: int = 0  # the newest controller that it has heard of
+    agent: bool = False  # an agent runs on it
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds. `show_s`: until a change shows; `silent_s`, `down_s`: until a dead node shows as silent, as gone."""
+
+    launch_s: float = 1.0
+    stop_s: float = 0.5
+    show_s: float = 0.5
+    silent_s: float = 3.0
+    down_s: float = 12.0
+    agent_s: float = 1.5
+
+
+class Processes(Protocol):
+    """Who runs what is launched (`training.py`, `agents.py`)."""
+
+    def launch(self, attempt: int, spec: LaunchSpec) -> None:
+        """The ranks of an attempt."""
+        ...
+
+    def kill(self, attempt: int, node: str) -> None:
+        """End every rank of an attempt on one node."""
+        ...
+
+    def start_agent(self, node: str) -> None:
+        """An agent."""
+        ...
+
+
+@dataclass(slots=True)
+class Asked:
+    """Requests that reached the cluster, for those who check. `taken`: (when, kind, name)."""
+
+    taken: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+class SimCluster:
+    """`slurm.cluster.Cluster` over simulated machines."""
+
+    def __init__(self, time: Timeline, nodes: tuple[Node, ...], delays: Delays, changed: Callable[[], None]) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.delays = delays
+        self.processes: Processes
+        self.away_until = 0.0
+        self.lose: dict[str, int] = {}  # kind of request -> how many of the next ones are lost
+        self.late: dict[str, float] = {}  # kind of request -> seconds that each takes longer
+        self.asked = Asked()
+        self.released = False
+        self.steps: dict[str, frozenset[str]] = {}  # as shown
+        self.version = 0
+        self._time = time
+        self._changed = changed
+        self._taken: set[str] = set()
+        self._killed: set[str] = set()
+        self._view: ClusterView | None = None
+
+    # --- the port ---------------------------------------------------------------------------------------------------
+
+    def read(self) -> ClusterView | Unreadable:
+        """What is shown now."""
+        if self._time.now < self.away_until:
+            return Unreadable("slurm_load_jobs: Unable to contact slurm controller")
+        if self._view is None:
+            nodes = {n.name: NodeRow(n.name, _shown(n), n.reason, n.switch) for n in self.nodes.values()}
+            steps = {name: StepRow(name, bool(on), on) for name, on in self.steps.items()}
+            self._view = ClusterView(nodes, steps)
+        return self._view
+
+    def launch(self, spec: LaunchSpec) -> None:
+        """Ask for a step; the first of a name stands."""
+        agent = _AGENT.search(spec.name)
+        delay = self._delay("launch", self.delays.agent_s if agent else self.delays.launch_s)
+        if delay is not None:
+            self._time.after(delay, lambda: self._arrive(spec))
+
+    def stop(self, name: str, epoch: int) -> None:
+        """Kill what can be reached; a step that comes later does not start."""
+        delay = self._delay("stop", self.delays.stop_s)
+        if delay is not None:
+            self._time.after(delay, lambda: self._kill(name, epoch))
+
+    def bar(self, node: str, key: str) -> None:
+        """Drain a node, unless somebody else has."""
+        one = self.nodes[node]
+        self.asked.taken.append((self._time.now, "bar", node))
+        if not one.drained_by:
+            one.drained_by, one.reason = "relight", key
+            self.note_change()
+
+    def unbar(self, node: str, key: str) -> None:
+        """Lift our own bar."""
+        one = self.nodes[node]
+        if one.drained_by == "relight" and one.reason == key:
+            one.drained_by = one.reason = ""
+            self.note_change()
+
+    def probe(self, node: str, deadline_s: float) -> bool:  # noqa: ARG002 - the port's signature
+        """Does it answer?"""
+        return self.nodes[node].power is Power.UP
+
+    def release(self, epoch: int) -> None:  # noqa: ARG002 - the port's signature
+        """The run is over."""
+        self.released = True
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Slurm gives no hints; it is looked at again and again."""
+
+    # --- what happens to machines -----------------------------------------------------------------------------------
+
+    def note_change(self) -> None:
+        """Something that is shown has changed."""
+        self.version += 1
+        self._view = None
+        self._changed()
+
+    def show(self, name: str, on: frozenset[str]) -> None:
+        """A step will show on these nodes, after the lag; on none: it has ended."""
+        self._time.after(self.delays.show_s, lambda: self._show(name, on))
+
+    def condition(self, node: str, condition: NodeCondition) -> None:
+        """The cluster has noticed."""
+        one = self.nodes[node]
+        if one.condition is not condition:
+            one.condition = condition
+            self.note_change()
+
+    def _show(self, name: str, on: frozenset[str]) -> None:
+        if on:
+            self.steps[name] = on
+        else:
+            self.steps.pop(name, None)
+        self.note_change()
+
+    def _delay(self, kind: str, usual: float) -> float | None:
+        """How long a request takes; None when it is lost. Raises OSError while nobody answers."""
+        if self._time.now < self.away_until:
+            raise OSError(110, "Unable to contact slurm controller")
+        if self.lose.get(kind, 0) > 0:
+            self.lose[kind] -= 1
+            return None
+        return usual + self.late.get(kind, 0.0)
+
+    def _arrive(self, spec: LaunchSpec) -> None:
+        if spec.name in self._taken or spec.name in self._killed:
+            return
+        self._taken.add(spec.name)
+        self.asked.taken.append((self._time.now, "launch", spec.name))
+        agent = _AGENT.search(spec.name)
+        if agent:
+            if self.nodes[agent[1]].power is Power.UP:
+                self.processes.start_agent(agent[1])
+            return
+        attempt = _ATTEMPT.search(spec.name)
+        if attempt and all(self._hears(host, spec.epoch) for host in dict.fromkeys(spec.hosts)):
+            self.processes.launch(int(attempt[1]), spec)
+
+    def _kill(self, name: str, epoch: int) -> None:
+        attempt = _ATTEMPT.search(name)
+        self._killed.add(name)
+        for node in list(self.nodes):
+            if attempt and self._hears(node, epoch) and self.nodes[node].power is Power.UP:
+                self.processes.kill(int(attempt[1]), node)
+
+    def _hears(self, node: str, epoch: int) -> bool:
+        """A machine ignores a controller that is older than one it has heard of."""
+        one = self.nodes[node]
+        if epoch < one.epoch:
+            return False
+        one.epoch = epoch
+        return True
+
+
+def _shown(node: Node) -> NodeCondition:
+    if node.condition is NodeCondition.UP and node.drained_by not in {"", "relight"}:
+        return NodeCondition.DRAINED
+    return node.condition
