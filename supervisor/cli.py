@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "interval": ("supervisor.commands.interval", "How often to save."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
+    "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),
     "bench": ("supervisor.commands.bench", "Hurt a run of the reference trainer and see it come back."),
 }
 OWN_FAULT_EXIT = 70

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from policies.facts import Recover
 from policies.layout import prove_swap
+from policies.skipping import spans_text
 from supervisor.incident_facts import (
     Known,
     begin,
@@ -223,6 +224,7 @@ def plan_standing(history: History, digest: str, known: Known) -> str:
         return "Approved; being carried out."
     changed = [n for n, c in (("checkpoint", history.choice.checkpoint), ("spares", history.choice.spares)) if c]
     changed += ["nodes kept"] if history.choice.keep_nodes else []
+    changed += [f"left out {spans_text(history.choice.skip_samples)}"] if history.choice.skip_samples else []
     by = f" As changed by a person: {', '.join(changed)}." if changed else ""
     why = f" ({why_asked(known)})" if why_asked(known) else ""
     return (f"Waiting for approval{why}." if waits(history, known) else "Being carried out.") + by
@@ -257,6 +259,11 @@ def _acted(history: History, incident: Incident, known: Known) -> list[_Entry]:
     if attempt and (incident.swaps or told):
         # A swap that is only planned is told with the plan.
         text = swap_text(incident.swaps, history, incident, attempt.slots, known.layout)
+        entries.append(_Entry(attempt.intended_at, text))
+    before = next((a for a in history.attempts if a.number == incident.attempt), None)
+    fresh = [one for one in attempt.skip_samples if before is None or one not in before.skip_samples] if attempt else []
+    if attempt and fresh:
+        text = f"Left out from here on, by a person: {spans_text(tuple(fresh))}."
         entries.append(_Entry(attempt.intended_at, text))
     if times.relaunched is not None and attempt:
         entries.append(_Entry(times.relaunched, f"Attempt {attempt.number} launched."))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.facts import Bar, FaultClass, Finding, Recover, Rejected
 from policies.layout import prove_swap
+from policies.skipping import spans_text
 from supervisor.incident_facts import Known, begin, waits
 from supervisor.incident_story import checkpoint_text, plan_standing, swap_text, where
 from supervisor.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
@@ -194,6 +195,7 @@ def _commands(history: History, digest: str, decision: Recover, suspects: tuple[
         **approve,
         "refuse": f'relight refuse {run} --plan {plan} --because "..."',
         "checkpoint": f"relight plan {run} --checkpoint ID",
+        "skip_samples": f"relight plan {run} --skip-samples FIRST:END",
         **spare,
         **keep,
         "explain": f"relight explain {run} {decision.incident}",
@@ -273,6 +275,7 @@ def _effects(facts: PlanFacts, decision: Recover, known: Known) -> list[str]:
     if facts.checkpoint:
         back = f"from {checkpoint_text(facts.checkpoint, facts.checkpoint_step, known, facts.began_at)}"
     lines.append(f"Start: attempt {facts.attempt} {back}.")
+    lines += [f"Left out: {spans_text(decision.skip_samples)}."] if decision.skip_samples else []
     lines += [f"Rejected: {clean(r.id, 64)}, {sentence(r.why)}" for r in facts.rejected[:SHOWN]]
     left = len(facts.rejected) - SHOWN
     lines += [f"Rejected: {count(left, 'save')} more."] if left > 0 else []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from policies import ledger
+from policies import agreement, ledger
 from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
 from supervisor.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.say import clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
 
 if TYPE_CHECKING:
+    from policies.agreement import Agreement
     from policies.facts import AttemptView, Books, History, Incident, View
 
 __all__ = ["Known", "incident_story", "run_story", "status_text", "to_json"]
@@ -40,10 +41,20 @@ def run_story(history: History, known: Known | None = None) -> str:
     if total:
         parts = ", ".join(f"{name} {minutes(seconds)}" for name, seconds in total.items())
         lines.append(f"Where the time of all incidents went: {parts}.")
+    lines += [agreement_line(one) for one in agreement.by_class(history.incidents)]
     if history.started_at is not None and known.now is not None:
         share = ledger.effective_share(history.incidents, history.started_at, known.now)
         lines += [f"Neither down nor redone: {share:.1%} of the time since the start."] if share is not None else []
     return "\n".join(lines) + "\n"
+
+
+def agreement_line(one: Agreement) -> str:
+    """How often people agreed with the plans of one fault class, and whether that earns automation."""
+    judged = one.agreed + one.changed + one.wrong
+    other = [f"{number(n)} {word}" for n, word in ((one.changed, "changed first"), (one.wrong, "refused")) if n]
+    earned = "earned" if one.earned else "not earned yet"
+    more = f" ({', '.join(other)})" if other else ""
+    return f"Plans for {one.fault}: {number(one.agreed)} of {number(judged)} approved as they were{more}; automation {earned}."
 
 
 def standing(history: History) -> str:
@@ -216,6 +227,9 @@ def to_json(history: History, wanted: int | None = None, known: Known | None = N
         "attempts": [{**asdict(a), "slots": list(a.slots)} for a in history.attempts],
         "incidents": [_incident_json(history, i, known) for i in chosen],
         "bars": [asdict(b) for b in history.bars],
+        "agreement": [
+            {**asdict(a), "share": a.share, "earned": a.earned} for a in agreement.by_class(history.incidents)
+        ],
         "ledgers": {**books, "lineage": ledger.lineage(history.books)},
     }
 

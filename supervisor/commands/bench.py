@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from supervisor.commands.bench_inject import command as inject
 from supervisor.commands.bench_prove import command as prove
 
 
@@ -40,3 +41,4 @@ def figures(folder: str, repeats: int, as_json: bool) -> int:
 
 
 command.add_command(prove)
+command.add_command(inject)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import Any
 
+from supervisor.bench.trainer.injected import Inbox, claim
 from supervisor.bench.trainer.optimizer import Buffers
 from supervisor.bench.trainer.options import Fail, Options
 from supervisor.bench.trainer.places import Layout
@@ -37,6 +39,8 @@ class Fails:
         fired = _lines(o.fail_once) if o.fail_once else set()
         # Read once, before the ranks have met: so all agree on what is still to come.
         self.armed = [fail for fail in o.fails if str(fail) not in fired]
+        self.inbox = Inbox(os.environ.get("RELIGHT_RUN_DIR", ""))
+        self.armed += self.inbox.fresh()
 
     def poisoned(self, layout: Layout) -> frozenset[int]:
         """The samples whose loss is NaN: the first that the named rank's replica reads at the named step."""
@@ -48,13 +52,16 @@ class Fails:
         )
 
     def before(self, step: int) -> None:
-        """Fire what is due on this rank at the beginning of `step`."""
+        """Fire what is due on this rank at the beginning of `step`, and take in what was injected since the last."""
+        self.armed += self.inbox.fresh()
         for fail in self.armed:
             if (fail.rank, fail.step) == (self.o.rank, step):
                 self._fire(fail)
 
     def _fire(self, fail: Fail) -> None:
-        if self.o.fail_once:
+        if fail.source and (fail.kind == "nan" or not claim(fail)):
+            return  # an injected poison stays in its sample, whoever reads it and however often
+        if self.o.fail_once and not fail.source:
             with open(self.o.fail_once, "a", encoding="ascii") as file:
                 file.write(f"{fail}\n")
         if fail.kind == "exception":
@@ -62,6 +69,8 @@ class Fails:
         if fail.kind == "exit3":
             sys.stdout.flush()
             os._exit(3)
+        if fail.kind == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
         while fail.kind == "hang":
             time.sleep(3600)
 

@@ -120,6 +120,7 @@ class Trainer:
         o, c = self.o, self.counters
         began = time.monotonic()
         self.fails.before(c.step + 1)
+        self.poisoned = self.fails.poisoned(self.groups.layout)
         ids = self.sampler.part(self.place.dp)
         first = self.sampler.first()
         lr = self.lr()

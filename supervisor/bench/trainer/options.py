@@ -28,6 +28,7 @@ class Fail:
     kind: str
     step: int
     rank: int
+    source: str = ""  # the file that it was injected by
 
     def __str__(self) -> str:
         return f"{self.kind}@{self.step}:{self.rank}"
