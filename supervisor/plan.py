@@ -96,6 +96,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
         blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
         steps += [actions.StartAgent(name) for name in blind]
     steps += _launch_again(history, view)
+    steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
     found = _checkpoints(view)
@@ -108,6 +109,14 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, protected))
     return tuple(steps)
+
+
+def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Action]:
+    """A run that has halted holds its nodes for a while, so that a person can look at them; then they go."""
+    halted, attempt = history.halted, history.attempt
+    down = attempt is None or attempt.closed_at is not None
+    over = halted is not None and down and now >= halted.at + rules.hold_s
+    return [actions.Release()] if over and not view.released else []
 
 
 def _launch_again(history: History, view: View) -> list[Action]:

@@ -19,6 +19,7 @@ from policies.facts import (
     History,
     Incident,
     Intent,
+    NodeState,
     SaveCost,
     Trouble,
     View,
@@ -45,6 +46,9 @@ from supervisor.journal.entries import (
     Settled,
     Stamped,
 )
+
+AGENTS_TELL_S = 5.0
+"""Agents connect to a new controller every 2 s at the latest; one that has not come after this time is not waited for."""
 
 
 @dataclass
@@ -203,6 +207,15 @@ def _never_came(history: History, attempt: Attempt, view: View, rules: Rules) ->
     return attempt.number in view.fenced and (view.cluster_as_of or 0.0) - since >= rules.node.gone_s
 
 
+def _may_still_tell(attempt: Attempt, view: View, history: History, now: float) -> bool:
+    """Has a controller that took over an attempt not heard yet what the agents kept? Closed now, it would be lost to the ledger."""
+    adopted = attempt.intended_at < history.epoch_began_at
+    if view.nodes is UNKNOWN or not adopted or now >= history.epoch_began_at + AGENTS_TELL_S:
+        return False
+    found = [view.nodes[name] for name in attempt.slots if name in view.nodes]
+    return any(node.state is NodeState.UP and not node.agent for node in found)
+
+
 def _evidence(book: Notebook, view: View) -> None:
     incident = book.history.incident
     if incident is None or incident.times.evidence is not None:
@@ -239,6 +252,8 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         return
     all_clean = shown is not None and len({e.rank for e in shown.exits if e.clean}) == layout.world
     if attempt.number not in view.fenced and not all_clean:
+        return
+    if _may_still_tell(attempt, view, history, book.now):
         return
     last = shown.last_step if shown else None
     began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)

@@ -54,6 +54,7 @@ class Connection(asyncio.Protocol):
         self.node = ""
         self.since = 0.0
         self.last_beat = 0.0
+        self.told = False
         self.offset = 0.0
         self.offset_bound = float("inf")
 

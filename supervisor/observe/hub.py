@@ -34,6 +34,8 @@ class NodeAgent:
     offset: float
     offset_bound: float
     gone_attempt: int
+    told: bool
+    """It has beaten since it connected, and so has told before what it had kept."""
 
 
 class Hub:
@@ -209,7 +211,7 @@ class Hub:
     def connected(self) -> dict[str, NodeAgent]:
         """Every agent that is connected now."""
         return {
-            node: NodeAgent(one.since, one.last_beat, one.offset, one.offset_bound, self._gone.get(node, 0))
+            node: NodeAgent(one.since, one.last_beat, one.offset, one.offset_bound, self._gone.get(node, 0), one.told)
             for node, one in self._connections.items()
         }
 
@@ -265,6 +267,9 @@ class Hub:
     def _beat(self, connection: Connection, raw: Raw) -> None:
         now = self._clock()
         connection.last_beat = now
+        if not connection.told:
+            connection.told = True
+            self._on_event()
         wall = messages.number(raw.get("wall"))
         if wall is not None:
             connection.measure(wall, messages.number(raw.get("echo")))

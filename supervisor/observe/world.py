@@ -144,7 +144,7 @@ class World:
                 name=name,
                 state=state,
                 since=since,
-                agent=agent is not None,
+                agent=agent is not None and agent.told,
                 checked_at=agent.last_beat if agent else None,
                 drained_by_other=row.condition is NodeCondition.DRAINED,
                 old_ranks_gone=agent.gone_attempt if agent else 0,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import APPROVE, Scene, training
+from builders import APPROVE, AUTO, Scene, training
 
-from policies.facts import Recover
+from policies.facts import Halt, Recover
+from policies.rules import Rules
 from supervisor.journal.entries import Approved, Refused, Resumed
+from supervisor.remember import AGENTS_TELL_S
 from supervisor.tick import AGENTS_WAIT_S
 
 
@@ -47,3 +49,47 @@ def test_agents_that_never_come_hold_nothing_up_for_ever(before: bool) -> None:
     scene.wait(AGENTS_WAIT_S - 1.0 if before else AGENTS_WAIT_S)
     scene.settle()
     assert ("launch" in scene.kinds()) is not before
+
+
+def ended_without_a_controller() -> Scene:
+    """The ranks end while no controller lives; the next one sees that at once, and no agent has come to it yet."""
+    scene = training()
+    scene.finish_ranks()
+    scene.wait(1)
+    scene.epoch(2)
+    for name in ("n0", "n1", "n2"):
+        scene.node(name, agent=False)
+    scene.settle()
+    return scene
+
+
+def test_an_attempt_that_was_taken_over_is_closed_once_the_agents_have_told_what_they_kept() -> None:
+    scene = ended_without_a_controller()
+    assert scene.history.attempt.closed_at is None
+    scene.step(60)  # what the agents had kept
+    for name in ("n0", "n1", "n2"):
+        scene.node(name, agent=True)
+    scene.settle()
+    assert scene.history.attempt.ended.step == 60
+
+
+def test_an_agent_that_never_comes_does_not_keep_an_attempt_open() -> None:
+    scene = ended_without_a_controller()
+    scene.obeys = lambda action: action.kind != "start-agent"
+    scene.wait(AGENTS_TELL_S)
+    scene.settle()
+    assert scene.history.attempt.closed_at is not None
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 600.0])
+def test_a_halt_lets_the_nodes_go_when_they_were_held_long_enough(hold_s: float) -> None:
+    """What `relight run` waits for before it ends with 93."""
+    scene = training(Rules.model_validate({**AUTO.model_dump(), "hold_s": hold_s}))
+    scene.lose("n1", "n2")
+    turn = scene.settle()
+    assert isinstance(turn.decision, Halt)
+    assert ("release" in scene.kinds()) is (hold_s == 0)
+    scene.wait(hold_s)
+    scene.settle()
+    assert scene.view.released
+    assert scene.kinds().index("stop") < scene.kinds().index("release")
