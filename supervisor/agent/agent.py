@@ -37,6 +37,9 @@ POLL_S: Final = 0.25
 _FOUND: Final = 1000
 """Findings of the attempt that a new controller is told again; it drops those that it knows."""
 
+_LAST_WORDS_S: Final = 1.0
+"""How long the end of a rank that does not speak may wait for the last lines of its log."""
+
 _ENDINGS_S: Final = 1.0
 """Seconds between two looks for exit records: most ends are told by datagram, at once."""
 
@@ -60,6 +63,7 @@ class Agent:
         self._found: deque[Message] = deque(maxlen=_FOUND)
         self._follower = Follower(run_dir, node, poll_s, self._board.speaks)
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
+        self._reading = asyncio.Lock()
         self._over = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -86,10 +90,11 @@ class Agent:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -189,8 +194,18 @@ class Agent:
 
     def _hear(self, message: object) -> None:
         """Note one message of a rank, and pass it on when it can't wait for the beat."""
-        if self._board.take(message, time.monotonic()):
-            self._uplink.send({"type": "rank", "node": self._node, "m": message})
+        if not isinstance(message, dict) or not self._board.take(message, time.monotonic()):
+            return
+        told = {"type": "rank", "node": self._node, "m": message}
+        if message["k"] == "exit" and not self._board.speaks(message["r"], message["a"]):
+            self._start(self._last_words(told))
+        else:
+            self._uplink.send(told)
+
+    async def _last_words(self, ended: Message) -> None:
+        """The last steps of a rank of which only the log tells, and then its end: what comes after the end is not counted."""
+        await asyncio.wait({self._start(self._read_logs())}, timeout=_LAST_WORDS_S)
+        self._uplink.send(ended)
 
     async def _endings(self) -> None:
         while True:
@@ -203,15 +218,19 @@ class Agent:
 
     async def _logs(self) -> None:
         while True:
+            await self._read_logs()
+            await asyncio.sleep(self._poll_s)
+
+    async def _read_logs(self) -> None:
+        async with self._reading:
             self._follower.attempt(self._attempt)
             self._follower.watch(self._watched)
             heard = await asyncio.to_thread(self._follower.look, time.time(), time.monotonic())
-            for finding in heard.findings:
-                self._found.append({"type": "finding", "node": self._node, "finding": finding})
-                self._uplink.send(self._found[-1])
-            for message in heard.steps:
-                self._hear(message)
-            await asyncio.sleep(self._poll_s)
+        for finding in heard.findings:
+            self._found.append({"type": "finding", "node": self._node, "finding": finding})
+            self._uplink.send(self._found[-1])
+        for message in heard.steps:
+            self._hear(message)
 
     # --- to the controller -----------------------------------------------------------------------------------------
 
