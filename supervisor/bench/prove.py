@@ -61,11 +61,14 @@ def main(
     fresh: bool,
     seed: int,
     proofs: Sequence[Proof] = PROOFS,
+    commit: str | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Do the proofs named in `which` (names or issues; none: all). The exit code. Raises UserError for an unknown name."""
+    """Do the proofs named in `which` (names or issues; none: all). The exit code. Raises UserError for an unknown name.
+
+    `commit`: what is proved; with None nothing that was done before is believed.
+    """
     chosen = choose(which, proofs)
-    commit = commit_of(os.path.dirname(os.path.abspath(__file__)))
     began, failed, left = clock(), [], []
     for number, proof in enumerate(chosen, 1):
         at = f"{number}/{len(chosen)} {proof.name}"
@@ -141,8 +144,9 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
         return None
 
 
-def commit_of(folder: str) -> str | None:
-    """The commit that is checked out; None when that can't be said: no git, or changes that are not committed."""
+def commit_of() -> str | None:
+    """The commit of this code that is checked out; None when that can't be said: no git, or changes that are not committed."""
+    folder = os.path.dirname(os.path.abspath(__file__))
     told = subprocess.run(
         ["git", "-C", folder, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
         check=False,

@@ -17,4 +17,4 @@ def command(which: tuple[str, ...], fresh: bool, seed: int, folder: str) -> int:
     """Prove what is promised, on real runs. Exit 0: all held; 1: one did not; 3: the hour was over before all were done."""
     from supervisor.bench import prove as work  # noqa: PLC0415 - `relight --help` need not wait for it
 
-    return work.main(which, folder, fresh=fresh, seed=seed)
+    return work.main(which, folder, fresh=fresh, seed=seed, commit=work.commit_of())

@@ -22,8 +22,8 @@ from supervisor.bench.proofs.runs import (
 )
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
-from supervisor.loop import HALTED_EXIT
 from supervisor.errors import UserError
+from supervisor.loop import HALTED_EXIT
 
 RUNS = 20
 SHAPE = Shape(steps=40, save_every=8, warm=True, spares=1, extra=("--step-seconds", "0.1"))
