@@ -189,7 +189,8 @@ def _spoken(value: Place | Batch | str | None) -> str:
     if isinstance(value, Place):
         return f"TP {value.tp} PP {value.pp} DP {value.dp}"
     if isinstance(value, Batch):
-        return f"{value.first} to {value.first + value.count - 1} (hash {value.hash})"
+        known = f" (hash {value.hash})" if value.hash else ""
+        return f"{value.first} to {value.first + value.count - 1}{known}"
     return "no place" if value is None else value
 
 

@@ -23,7 +23,7 @@ from policies.facts import (
 
 NEWEST = 16
 """So many saves are kept beside those that may be started from; older ones decide nothing."""
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})\Z", re.DOTALL)
 
 Row = tuple[str, int, int, int]
 """Names prefix + number, first to last, zero-filled to a width: ("n", 1, 640, 4) is n0001 to n0640. Width 0: the prefix itself."""
@@ -107,7 +107,7 @@ def rows(found: Iterable[str]) -> Iterator[Row]:
             plain.append(name)
         else:
             numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
-    yield from ((name, 0, 0, 0) for name in sorted(plain))
+    yield from ((name, 0, 0, 0) for name in sorted(set(plain)))
     for (prefix, width), numbers in sorted(numbered.items()):
         first = last = min(numbers)
         for number in sorted(set(numbers))[1:]:
