@@ -276,7 +276,7 @@ def test_budgets_hold_over_a_crash_of_the_controller(crash: bool) -> None:
             scene.wait(20)
             turn = scene.settle()
     assert isinstance(turn.decision, Halt)
-    assert turn.decision.reason in {Reason.BUDGET_INFRASTRUCTURE}
+    assert turn.decision.reason is Reason.BUDGET_INFRASTRUCTURE
     assert scene.kinds().count("launch") == 3
 
 
