@@ -355,7 +355,7 @@ def room(s: Situation) -> Decision | None:
     if free >= wanted:
         return None
     last = f"{costs[-1].id} took {costs[-1].bytes / 1e9:.3g} GB"
-    text = f"the store has {free / 1e9:.3g} GB free; the next save wants {wanted / 1e9:.3g} GB ({last})"
+    text = f"The store has {free / 1e9:.3g} GB free; {last}, the next save wants {wanted / 1e9:.3g} GB"
     return Continue(Reason.NO_ROOM, stall_at(s.history, s.view, s.rules), text)
 
 

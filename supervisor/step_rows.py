@@ -90,6 +90,10 @@ def read_rows(run: RunDir, attempt: int, after: int = 0) -> Iterator[StepRow]:
                 continue
 
 
+CONTROL = 0
+"""steps/a0000.jsonl: rows of a run that was trusted when the job was accepted. Put there by a person; attempts count from 1."""
+
+
 class Rows(Protocol):
     """Where step rows are read from."""
 
@@ -99,17 +103,24 @@ class Rows(Protocol):
 
 
 def reference(written: Rows, history: History) -> dict[int, StepRow]:
-    """The rows that the newest attempt does again: by step, from accepted attempts before it, the latest word counts."""
+    """The rows that the newest attempt does again: by step, from accepted attempts before it, the latest word counts.
+
+    Where there are none to trust, those of the control count that was recorded when the job was accepted.
+    """
     newest = history.attempt
     if newest is None:
         return {}
     doubtful = {i.attempt for i in history.incidents if i.fault in {FaultClass.ACCEPTANCE, FaultClass.PROBATION}}
+    trusted = [
+        (a.number, a.skip_samples)
+        for a in history.attempts
+        if a.number < newest.number and a.accepted_at is not None and a.number not in doubtful
+    ]
     rows: dict[int, StepRow] = {}
-    for attempt in history.attempts:
-        if attempt.number < newest.number and attempt.accepted_at is not None and attempt.number not in doubtful:
-            fresh = tuple(span for span in newest.skip_samples if span not in attempt.skip_samples)
-            same = takewhile(partial(_reads_the_same, fresh), written.rows(attempt.number, newest.start_step))
-            rows.update({row.step: row for row in same})
+    for number, skipped in [(CONTROL, ()), *trusted]:
+        fresh = tuple(span for span in newest.skip_samples if span not in skipped)
+        same = takewhile(partial(_reads_the_same, fresh), written.rows(number, newest.start_step))
+        rows.update({row.step: row for row in same})
     return rows
 
 

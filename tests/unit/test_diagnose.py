@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import Scene, end, finding, training
+from builders import Scene, end, finding, row, training
 
 from policies.diagnose import diagnose, earliest
-from policies.facts import UNKNOWN, Diagnosis, FaultClass, Finding, NodeState, Phase, Trouble
+from policies.facts import UNKNOWN, Batch, Diagnosis, FaultClass, Finding, NodeState, Phase, Trouble
 from policies.reasons import Reason
 from supervisor.journal.entries import IncidentOpened
 
@@ -169,3 +169,44 @@ def test_a_stall_is_explained_by_a_silent_node_while_most_answer(silent: int, bl
     assert seen.fault is (FaultClass.NODE_SILENT if blamed else None)
     scene.view = replace(scene.view, nodes=UNKNOWN)
     assert found(scene).suspects == ()
+
+
+def test_what_was_being_read_is_known_in_steps_only() -> None:
+    """After step 45 step 46 is being done; a loss that is not finite is that of the step that has it."""
+    scene = training()
+    opened(scene, FaultClass.RANK_FAILED)
+    scene.die(1, signal=None, code=1)
+    assert (found(scene).step, found(scene).data) == (46, (360, 8))
+    scene.change(phase=Phase.SAVE)
+    assert (found(scene).step, found(scene).data) == (None, None)
+    scene.change(phase=Phase.STEP, last_step=replace(scene.shown.last_step, batch=None))  # type: ignore[type-var]
+    assert found(scene).data is None
+
+
+def test_before_the_first_step_the_ranks_have_told_what_they_read() -> None:
+    scene = training()
+    opened(scene, FaultClass.RANK_FAILED)
+    scene.die(1, signal=None, code=1)
+    scene.change(last_step=None)
+    assert (found(scene).step, found(scene).data) == (1, (0, 8))
+    halves = {0: Batch(320, 4, "a"), 1: Batch(324, 4, "b"), 2: Batch(320, 4, "a")}
+    scene.change(loaded={r: replace(one, next_batch=halves[r]) for r, one in scene.shown.loaded.items()})
+    assert found(scene).data == (320, 8)
+    scene.change(loaded={r: replace(one, next_batch=None) for r, one in scene.shown.loaded.items()})
+    assert found(scene).data is None
+
+
+def test_a_loss_that_is_not_finite_is_that_of_its_own_step() -> None:
+    """Step 47 is the last, 45 had it. The rank that told of it in its log is named; nobody is a suspect."""
+    scene = training()
+    opened(scene, FaultClass.NON_FINITE)
+    scene.change(non_finite=row(45))
+    scene.step(47)
+    assert (found(scene).step, found(scene).data) == (45, (352, 8))
+    assert found(scene).first[0].node is None
+    told = replace(finding("loss-nan", "root", 1, 890.0), category="numeric", node="n1")
+    other = replace(told, attempt=2, node="n2")
+    late = replace(told, wall=9e9, node="n0")
+    scene.view = replace(scene.view, findings=(other, late, told, finding("x", "root", 2, 880.0)))
+    diagnosis = found(scene, 8e9)
+    assert (diagnosis.first, diagnosis.suspects, diagnosis.category) == ((told,), (), "numeric")

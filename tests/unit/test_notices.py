@@ -9,11 +9,11 @@ import pytest
 from test_story import open_plan
 from test_story_example import DIGEST, at, ten_forty
 
-from policies.facts import FaultClass, Halted
+from policies.facts import Continue, FaultClass, Halted
 from policies.reasons import Reason
 from supervisor import notices
 from supervisor.incident_story import incident_story
-from supervisor.notices import Notice, notice, page, run_command
+from supervisor.notices import Notice, notice, page, run_command, warning
 from supervisor.plan_page import plan_text
 from supervisor.story import run_story
 
@@ -218,3 +218,22 @@ def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path):
 
 def test_a_command_that_does_not_read_a_long_story_still_ends_well():
     assert carry("pass", story="A" * 5_000_000).ok
+
+
+def test_a_warning_is_told_once_an_attempt_and_stops_nothing():
+    history, known = ten_forty()
+    decision = Continue(Reason.NO_ROOM, None, "The store has 3 GB free; x took 4 GB, the next save wants 5 GB")
+    told = warning(history, decision, known)
+    assert told.text.splitlines()[1:] == [
+        "The store has 3 GB free; x took 4 GB, the next save wants 5 GB.",
+        "Nothing is stopped or deleted for it.",
+        "Read: relight runbook no-room-for-checkpoint",
+    ]
+    assert told.title.startswith("relight llm500b: running, but look at it soon (no-room-for-checkpoint)")
+    assert warning(replace(history, told=frozenset({told.key})), decision, known) is None
+    bare = warning(replace(history, attempts=()), decision)
+    assert (bare.key, bare.title) == (
+        "warning:no-room-for-checkpoint:0",
+        "relight llm500b: running, but look at it soon (no-room-for-checkpoint)",
+    )
+    assert page(history, "warning", known) == run_story(history, known)

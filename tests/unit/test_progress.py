@@ -248,3 +248,19 @@ def test_rows_that_were_known_before_the_reference_are_compared_too():
     tell(progress, row(5, loss=3.0))
     progress.lay_over(reference(row(5)), 0.0, [row(5, loss=3.0)])
     assert view(progress).replay.first_differing == 5
+
+
+def test_losses_off_are_counted_within_a_window():
+    """Off at 1, 2 and 6 of a window of 4: two at most are close; and a window of 2 sees the same two."""
+    for window, close in ((4, 2), (2, 2), (1, 1), (6, 3)):
+        overlay = Overlay(reference(*(row(n) for n in range(1, 8))), 1e-3, window)
+        for n in range(1, 8):
+            overlay.add(row(n, loss=2.5 if n in {1, 2, 6} else 2.0))
+        assert (overlay.result().close, overlay.result().differing) == (close, 3)
+
+
+def test_the_first_loss_that_is_no_longer_finite_is_named():
+    overlay = Overlay(reference(row(5, loss=None), row(6), row(7)), 1e-3)
+    for n in (5, 6, 7):
+        overlay.add(row(n, loss=None))
+    assert overlay.result().not_finite == 6

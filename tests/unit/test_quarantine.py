@@ -6,8 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Attempt, Bar, Diagnosis, FaultClass, Finding, History, Incident, Times, Trouble
-from policies.quarantine import Breaker, ToBar, to_bar
+from policies.facts import (
+    Attempt,
+    Bar,
+    Diagnosis,
+    FaultClass,
+    Finding,
+    History,
+    Incident,
+    NodeState,
+    NodeView,
+    Times,
+    Trouble,
+)
+from policies.quarantine import Breaker, ToBar, for_good, no_suspect, on_probation, returning, to_bar
 from policies.reasons import Reason
 from policies.rules import Rules
 
@@ -145,3 +157,73 @@ def test_the_breaker_grows_with_the_run() -> None:
     assert isinstance(to_bar(None, lost, RULES, history(slots=slots), NOW), ToBar)
     lost = trouble(FaultClass.NODE_LOST, *slots[:33])
     assert isinstance(to_bar(None, lost, RULES, history(slots=slots), NOW), Breaker)
+
+
+def test_one_restart_without_a_suspect_then_a_person() -> None:
+    lost = [incident(n, trouble(FaultClass.STALL, attempt=n)) for n in (1, 2, 3)]
+    assert no_suspect((), RULES, NOW) is None
+    assert no_suspect(lost[:1], RULES, NOW) is None
+    told = no_suspect(lost[:2], RULES, NOW)
+    assert told == "no suspect, the second time: stall points at nobody, and incident 1 did not either"
+    assert (no_suspect(lost, RULES, NOW) or "").startswith("no suspect, 3 times: ")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        incident(1, trouble(FaultClass.STALL, "n1", attempt=2)),  # somebody was blamed
+        incident(1, trouble(FaultClass.SAVE_STUCK, attempt=2)),
+        incident(1, trouble(FaultClass.STALL, attempt=3)),
+        incident(1, trouble(FaultClass.STALL, attempt=2, at=NOW - RULES.budget.window_s)),
+        replace(incident(1, trouble(FaultClass.STALL, "n1", "n2", attempt=2)), barred=("n1", "n2")),
+    ],
+    ids=["blamed", "another class", "the same attempt", "too long ago", "barred"],
+)
+def test_what_is_no_second_time_without_a_suspect(before: Incident) -> None:
+    assert no_suspect((before, incident(2, trouble(FaultClass.STALL))), RULES, NOW) is None
+
+
+def test_where_somebody_is_blamed_nobody_is_missing() -> None:
+    both = [incident(n, trouble(FaultClass.STALL, *blamed, attempt=n)) for n, blamed in ((1, ()), (2, ("n1",)))]
+    assert no_suspect(both, RULES, NOW) is None
+    many = incident(2, trouble(FaultClass.STALL, "n1", "n2"))  # two nodes are no one suspect
+    assert no_suspect((both[0], many), RULES, NOW) is not None
+
+
+def test_the_second_bar_within_thirty_days_is_for_good() -> None:
+    quarantined = bar("n1", NOW - 30 * 86_400 + 1)
+    again = history(incident(2, trouble(FaultClass.NODE_LOST, "n1")), bars=(quarantined,))
+    assert for_good("n1", 2, again, RULES.quarantine)
+    assert not for_good("n2", 2, again, RULES.quarantine)
+    assert not for_good("n1", 1, again, RULES.quarantine)  # its own bar is no earlier one
+    old = replace(again, bars=(bar("n1", NOW - 30 * 86_400),))
+    assert not for_good("n1", 2, old, RULES.quarantine)
+
+
+def test_a_node_comes_back_through_a_check_only() -> None:
+    """Its time is over, the cluster shows it up, nobody has drained it, an agent answers there."""
+    up = NodeView("n1", NodeState.UP, 0.0, agent=True)
+    over = history(bars=(replace(bar("n1", 0.0), until=NOW),))
+    assert returning(over, {"n1": up}, NOW) == ("n1",)
+    for wrong in (
+        replace(up, agent=False),
+        replace(up, drained_by_other=True),
+        replace(up, state=NodeState.SILENT),
+        replace(up, state=NodeState.UNKNOWN),
+    ):
+        assert returning(over, {"n1": wrong}, NOW) == ()
+    assert returning(over, {}, NOW) == ()
+    assert returning(over, {"n1": up}, NOW - 1) == ()
+
+
+def test_a_bar_for_good_holds_whatever_else_has_run_out() -> None:
+    up = {"n1": NodeView("n1", NodeState.UP, 0.0, agent=True)}
+    ran_out = replace(bar("n1", 0.0), until=NOW)
+    assert returning(history(bars=(ran_out, bar("n1", 5.0))), up, NOW) == ()
+    assert returning(history(bars=(replace(ran_out, returned_at=5.0),)), up, NOW) == ()
+
+
+def test_what_came_back_is_on_probation_for_seven_days() -> None:
+    back = history(bars=(replace(bar("n1", 0.0), returned_at=NOW), bar("n2", 0.0)))
+    assert on_probation(back, RULES.quarantine, NOW + 7 * 86_400 - 1) == {"n1"}
+    assert on_probation(back, RULES.quarantine, NOW + 7 * 86_400) == frozenset()

@@ -95,3 +95,16 @@ def test_the_rest_follows_a_persons_choice() -> None:
 
 def test_nothing_to_fill_changes_nothing() -> None:
     assert choose(SLOTS, [], world(), ()) == Filled(SLOTS, ())
+
+
+def test_a_node_on_probation_is_the_last_to_be_taken() -> None:
+    """Even on the same switch and with the freshest check; named by a person, or alone, it is taken."""
+    nodes = world(node("s0", 900.0, "a"), node("s1", 1.0, "c"))
+    for preferred, failing, slots in (
+        ((), [0], ("s1", "n1", "n2", "n3")),
+        (("s0",), [0], ("s0", "n1", "n2", "n3")),
+        ((), [0, 1], ("s1", "s0", "n2", "n3")),
+    ):
+        filled = choose(SLOTS, failing, nodes, (), preferred, late={"s0"})
+        assert isinstance(filled, Filled)
+        assert filled.slots == slots

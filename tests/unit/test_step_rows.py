@@ -124,3 +124,28 @@ def test_an_attempt_that_failed_acceptance_or_probation_is_no_reference(run: Run
     never = replace(scene.history.attempts[0], accepted_at=None)
     assert reference(RunFiles(run), replace(scene.history, attempts=(never, scene.history.attempts[1]))) == {}
     assert reference(RunFiles(run), History()) == {}
+
+
+def test_where_no_attempt_is_to_be_trusted_the_control_is(run: RunDir, file: StepFile) -> None:
+    scene = training()
+    scene.die(1)
+    scene.settle()
+    file.write([lossy(s, 0, 9.0) for s in range(39, 47)])
+    file.write([lossy(s, 1, 1.0) for s in range(41, 45)])
+    rows = reference(RunFiles(run), scene.history)
+    assert {s: r.loss for s, r in rows.items()} == {41: 1.0, 42: 1.0, 43: 1.0, 44: 1.0, 45: 9.0, 46: 9.0}
+
+
+def test_behind_samples_that_are_newly_left_out_nothing_is_compared(run: RunDir, file: StepFile) -> None:
+    """Step 43 reads samples 336 to 343. What another attempt left out too has changed nothing."""
+    scene = training()
+    scene.die(1)
+    scene.settle()
+    first, newest = scene.history.attempts
+    file.write([row(s, 1) for s in range(41, 46)])
+    skipping = replace(newest, skip_samples=((340, 344),))
+    for before, steps in ((first, {41, 42}), (replace(first, skip_samples=((340, 344),)), {41, 42, 43, 44, 45})):
+        assert set(reference(RunFiles(run), replace(scene.history, attempts=(before, skipping)))) == steps
+    file.write([replace(row(46, 1), batch=None)])  # what it read is not known
+    far = replace(newest, skip_samples=((900, 908),))
+    assert set(reference(RunFiles(run), replace(scene.history, attempts=(first, far)))) == {41, 42, 43, 44, 45}
