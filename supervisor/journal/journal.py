@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -91,9 +91,20 @@ def _chain(kept: Segments, epoch: int, previous: str) -> list[_Line]:
     return lines
 
 
-def _read(where: Segments) -> Iterator[_Line]:
+def _read(where: Segments) -> list[_Line]:
+    """All that is valid. A folder that changes while it is listed may show a segment without the one before: look again."""
+    while True:
+        known = where.epochs()
+        try:
+            return _follow(where, known)
+        except JournalDamagedError:
+            if where.epochs() == known:
+                raise
+
+
+def _follow(where: Segments, epochs: list[int]) -> list[_Line]:
     kept: list[_Line] = []
-    for epoch in where.epochs():
+    for epoch in epochs:
         with where.open(epoch) as file:
             first = file.readline()
         try:
@@ -108,7 +119,7 @@ def _read(where: Segments) -> Iterator[_Line]:
         if not lines or (not kept and follows != GENESIS):
             raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) does not follow what is there")
         kept.extend(lines)
-    yield from kept
+    return kept
 
 
 def read(where: str | Segments) -> list[Stamped]:
@@ -141,7 +152,7 @@ class Journal:
         while not kept.claim(epoch):
             epoch = kept.claimed() + 1
         # Only now is read: what an older epoch wrote before it could see the claim is in, all else it finds void.
-        before = list(_read(kept))
+        before = _read(kept)
         known = kept.epochs()
         follows_hash = before[-1].hash if before else GENESIS
         number = before[-1].stamped.number + 1 if before else 1
