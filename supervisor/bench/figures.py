@@ -142,8 +142,8 @@ def measure_costs(folder: str, say: Callable[[str], None]) -> dict[str, float]:
     return told
 
 
-def report(figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]]) -> dict[str, object]:
-    """What build/bench.json holds."""
+def report(figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]], load: float) -> dict[str, object]:
+    """What build/bench.json holds. `load`: of the machine, before the first contest."""
     return {
         "schema": 1,
         "ok": all(figure.good for figure in figures),
@@ -151,7 +151,8 @@ def report(figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]]) -
         "samples": {name: [asdict(sample) for sample in found] for name, found in samples.items()},
         "machine": {
             "cores": len(os.sched_getaffinity(0)),
-            "load": os.getloadavg()[0],
+            "load_before": load,
+            "load_after": os.getloadavg()[0],
             "python": platform.python_version(),
             "torch": metadata.version("torch"),
         },
@@ -202,10 +203,13 @@ def main(folder: str, *, repeats: int, as_json: bool) -> int:
     def say(text: str) -> None:
         click.echo(text, err=True)
 
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > cores / 2:
+        say(f"this machine is busy (load {load:.1f} on {cores} cores): limits in seconds may be missed for that alone")
     samples = measure_contests(parts, repeats, say)
     figures = [*of_contests(samples), *of_costs(measure_costs(parts, say))]
     clear(parts)
-    told = report(figures, samples)
+    told = report(figures, samples, load)
     path = os.path.join(folder, "bench.json")
     replace_whole(path, json.dumps(told, indent=1).encode())
     if as_json:

@@ -47,7 +47,7 @@ def test_a_good_day_misses_nothing_and_tells_the_rivals():
     first = found[0]
     assert first.value == pytest.approx(0.2)
     assert first.beside == {"bare s": 0.10, "cold s": 0.30, "warm s": 0.30, "torchrun s": 0.35}
-    told = figures.report(found, GOOD)
+    told = figures.report(found, GOOD, 0.5)
     assert told["ok"] is True
     assert json.loads(json.dumps(told))["figures"][0]["good"] is True
 
@@ -66,7 +66,7 @@ def test_a_good_day_misses_nothing_and_tells_the_rivals():
 def test_each_limit_of_a_contest_is_seen_to_be_missed(name: str, slow: Sample):
     found = figures.of_contests({**GOOD, name: [slow]})
     assert len(missed(found)) == 1
-    assert figures.report(found, {})["ok"] is False
+    assert figures.report(found, {}, 0.5)["ok"] is False
     assert [row[-1] for row in figures.rows(found)].count("MISSED") == 1
 
 
