@@ -72,10 +72,11 @@ def _kept_in(where: str | Segments) -> Segments:
     return FolderSegments(where) if isinstance(where, str) else where
 
 
-def _chain(kept: Segments, epoch: int, previous: str) -> list[_Line]:
-    """The good lines of one segment from its start; a torn line at its end is left out.
+def _chain(kept: Segments, epoch: int, previous: str, until: str | None) -> list[_Line]:
+    """The good lines of one segment, to the one with the hash `until` where the next epoch goes on; a torn end is left out.
 
-    Raises JournalDamagedError when more follows a line that is not good: a writer ends at its first failed write.
+    Raises JournalDamagedError when more follows a line that is not good (a writer ends at its first failed write), or `until`
+    is not there.
     """
     lines: list[_Line] = []
     with kept.open(epoch) as file:
@@ -88,6 +89,10 @@ def _chain(kept: Segments, epoch: int, previous: str) -> list[_Line]:
                     )
                 break
             lines.append(line)
+            if line.hash == until:
+                return lines
+    if until is not None or not lines:
+        raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) is not what the epoch after it has seen")
     return lines
 
 
@@ -103,23 +108,31 @@ def _read(where: Segments) -> list[_Line]:
 
 
 def _follow(where: Segments, epochs: list[int]) -> list[_Line]:
-    kept: list[_Line] = []
-    for epoch in epochs:
+    """From the newest epoch back over those that each says it follows, then forward.
+
+    A segment that none of them names was begun by an epoch that had been fenced before it could write: it is void.
+    """
+    path: list[tuple[int, str, str | None]] = []  # epoch, the hash before it, the hash at which the next one goes on
+    epoch, until = (epochs[-1] if epochs else 0), None
+    while epoch:
+        follows_epoch, follows_hash = _header(where, epoch)
+        if (follows_epoch == 0) != (follows_hash == GENESIS) or follows_epoch >= epoch:
+            raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) follows nothing that can be")
+        path.append((epoch, follows_hash, until))
+        epoch, until = follows_epoch, follows_hash
+    return [line for one, previous, end in reversed(path) for line in _chain(where, one, previous, end)]
+
+
+def _header(where: Segments, epoch: int) -> tuple[int, str]:
+    """Which epoch a segment follows, and from which hash."""
+    try:
         with where.open(epoch) as file:
-            first = file.readline()
-        try:
-            header = json.loads(first)["d"]
-            follows = str(header["follows_hash"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise JournalDamagedError(f"{name_of(epoch)}: its first line is no header") from error
-        if follows != GENESIS or kept:
-            while kept and kept[-1].hash != follows:
-                kept.pop()  # written by a fenced epoch: void
-        lines = _chain(where, epoch, follows)
-        if not lines or (not kept and follows != GENESIS):
-            raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) does not follow what is there")
-        kept.extend(lines)
-    return kept
+            header = json.loads(file.readline())["d"]
+        return int(header["follows_epoch"]), str(header["follows_hash"])
+    except FileNotFoundError:
+        raise JournalDamagedError(f"{name_of(epoch)} (epoch {epoch}) is gone, and a later epoch follows it") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalDamagedError(f"{name_of(epoch)}: its first line is no header") from error
 
 
 def read(where: str | Segments) -> list[Stamped]:
@@ -153,10 +166,9 @@ class Journal:
             epoch = kept.claimed() + 1
         # Only now is read: what an older epoch wrote before it could see the claim is in, all else it finds void.
         before = _read(kept)
-        known = kept.epochs()
-        follows_hash = before[-1].hash if before else GENESIS
+        follows_epoch, follows_hash = (before[-1].stamped.epoch, before[-1].hash) if before else (0, GENESIS)
         number = before[-1].stamped.number + 1 if before else 1
-        header = EpochBegan(epoch, host, pid, known[-1] if known else 0, follows_hash)
+        header = EpochBegan(epoch, host, pid, follows_epoch, follows_hash)
         stamped = Stamped(number, epoch, clock(), header)
         digest, line = _encode(follows_hash, stamped)
         if not kept.create(epoch, line):
