@@ -51,7 +51,7 @@ def _loss_off(found: tuple[Incident, ...]) -> Stop | None:
         return None
     return Stop(
         Reason.LOSS_OFF,
-        f"attempt {before.attempt}: {before.trouble.text}; attempt {now.attempt}: {now.trouble.text}. "
+        f"Attempt {before.attempt}: {before.trouble.text}; attempt {now.attempt}: {now.trouble.text}. "
         f"The same steps up to {now.frontier}, twice, and twice off",
         "a person who has found which of the passes is wrong, or goes back to an older checkpoint",
     )

@@ -34,7 +34,7 @@ def judge(incidents: Sequence[Incident], rules: DataRules) -> Stop | None:
     told = [_told(one) for one in found]
     first, end = _shared(before[-1], now, rules)
     seen = (
-        f"iterations {' and '.join(told)}: {_what(found)} on samples {first:,} to {end - 1:,}. "
+        f"Iterations {' and '.join(told)}: {_what(found)} on samples {first:,} to {end - 1:,}. "
         f"{_whose([set(blamed(one.diagnosis, one.trouble)) for one in found])}"
     )
     lifts = f"a person who has found what is in them, or leaves them out: --skip-samples {first}:{end}"

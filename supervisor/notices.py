@@ -16,7 +16,7 @@ from policies.facts import Continue, FaultClass, Recover
 from supervisor.incident_facts import Known, begin, redo, why_asked
 from supervisor.incident_story import incident_story
 from supervisor.plan_page import plan_text
-from supervisor.say import clean, clock, count, moment, names, number, plan_id, sentence, span, zone_name
+from supervisor.say import SEEN_MAX, clean, clock, count, moment, names, number, plan_id, sentence, span, zone_name
 from supervisor.story import run_story
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _halt(history: History, known: Known, hold_s: float) -> Notice | None:
     )
     barred = history.barred(halted.at)
     body = (
-        sentence(halted.seen) or "What was seen is not on record.",
+        sentence(halted.seen, SEEN_MAX) or "What was seen is not on record.",
         f"Lifted by: {sentence(halted.lifts) or 'a person.'} Barred: {names(sorted(barred))}.{until}",
         f'Read: relight runbook {halted.reason}     Then: relight resume {run} --because "..."',
     )

@@ -130,6 +130,10 @@ def plan_id(digest: str) -> str:
     return clean(digest, 64)[:6]
 
 
+SEEN_MAX = 600
+"""What halted a run is told whole: two failures with their places, and what follows from them."""
+
+
 def sentence(text: str, limit: int = LINE_MAX) -> str:
     """Foreign text, cleaned, ended by one full stop."""
     line = clean(text, limit)

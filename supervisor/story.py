@@ -9,7 +9,7 @@ from policies import agreement, ledger
 from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
 from supervisor.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.incident_story import checkpoint_text, incident_story, state_of
-from supervisor.say import clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
+from supervisor.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
 
 if TYPE_CHECKING:
     from policies.agreement import Agreement
@@ -61,7 +61,7 @@ def standing(history: History) -> str:
     """What the run is doing, in a few words; the first words of every text about it."""
     halt, incident = history.halted, history.incident
     if halt:
-        return f"halted ({halt.reason}), not restarting. {sentence(halt.seen)}".rstrip()
+        return f"halted ({halt.reason}), not restarting. {sentence(halt.seen, SEEN_MAX)}".rstrip()
     if history.ended:
         return sentence(history.ended)
     if history.paused:

@@ -16,7 +16,12 @@ _SMALLEST: Final = 1e-12
 
 
 def difference(now: float | None, before: float | None) -> float:
-    """Relative difference of two losses. None is "not a finite number", and that differs from everything."""
+    """Relative difference of two losses. None is "not a finite number": that differs from every number, and from itself not.
+
+    A loss that is not finite again is the same fault again, and told as such; the replay has nothing against it.
+    """
+    if now is None and before is None:
+        return 0.0
     if now is None or before is None:
         return NOT_COMPARABLE
     return abs(now - before) / max(abs(before), _SMALLEST)

@@ -35,7 +35,7 @@ def test_the_same_samples_on_different_nodes_are_data_or_code() -> None:
     assert stop is not None
     assert stop.reason is Reason.SAME_DATA
     assert stop.seen == (
-        "iterations 46 (n1, rank 7) and 46 (n2, rank 7): rank-failed on samples 360 to 383. "
+        "Iterations 46 (n1, rank 7) and 46 (n2, rank 7): rank-failed on samples 360 to 383. "
         "Different nodes, the same data: the data or the code, not the machines. The nodes stay in use"
     )
     assert stop.lifts.endswith("leaves them out: --skip-samples 360:384")
@@ -58,7 +58,7 @@ def test_a_place_that_is_not_known_is_told() -> None:
     one = replace(one, diagnosis=replace(one.diagnosis, first=(), step=None))
     stop = judge((one, failed(2, "n2", 360)), RULES)
     assert stop is not None
-    assert stop.seen.startswith("iterations unknown (node unknown) and 46 (n2, rank 7)")
+    assert stop.seen.startswith("Iterations unknown (node unknown) and 46 (n2, rank 7)")
 
 
 def test_reading_ahead_counts_for_a_rank_and_not_for_a_loss() -> None:

@@ -241,7 +241,7 @@ def test_a_loss_that_stays_off_halts_the_second_time() -> None:
     off(scene)
     assert scene.history.halted is not None
     assert scene.history.halted.reason is Reason.LOSS_OFF
-    assert scene.history.halted.seen.startswith("attempt 2: 3 of 4 replayed losses in a row differ")
+    assert scene.history.halted.seen.startswith("Attempt 2: 3 of 4 replayed losses in a row differ")
     assert scene.history.halted.seen.endswith("The same steps up to 45, twice, and twice off")
 
 
