@@ -130,6 +130,9 @@ class Trainer:
             dist.all_reduce(self.optimizer.grads, group=self.groups.dp)
             self.optimizer.grads.div_(o.dp)
         norm = self._norm()
+        if self.stage.last and self.groups.place.tp == 0 and not math.isfinite(loss):  # as Megatron names the rank
+            span = f"samples {ids.start} to {ids.stop - 1}"
+            print(f"rank {o.rank}: found NaN in local forward loss, step {c.step + 1}, {span}", flush=True)
         loss, read, stop, bad = self._agree(loss, norm, ids)
         self.sampler.advance()
         c.step += 1
