@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from supervisor.bench import nodes
-from supervisor.bench.proofs.runs import SMALL, launched_once, ledger_holds, running, undisturbed
+from supervisor.bench.proofs.runs import SMALL, launched_once, ledger_holds, running, undisturbed, with_extra
 from supervisor.bench.proofs.work import Work
 
 POINTS = (
@@ -35,14 +34,16 @@ def prove(work: Work) -> None:
 
 
 def survive(work: Work, when: str, kind: str, number: int, calm: str) -> None:
-    """A run of two ranks that loses one (a whole node, for `bar`), and its controller once."""
+    """A run of two ranks that loses one (a whole node, for `bar`), and its controller once.
+
+    The rank ends by itself at step 10: nobody can be late for it while no controller tells the steps.
+    """
     what = f"{when} {kind} {number}"
-    with running(work, what.replace(" ", "-"), SMALL, crash=(when, kind, number)) as run:
-        run.wait_step(10)
+    fault = () if kind == "bar" else ("--fail", "exit3@10:1", "--fail-once", work.path(f"fired {what}"))
+    with running(work, what.replace(" ", "-"), with_extra(SMALL, *fault), crash=(when, kind, number)) as run:
         if kind == "bar":
+            run.wait_step(8)
             nodes.kill_node(run.run.root, run.slots(1)[1])
-        else:
-            os.kill(nodes.rank_pid(run.run.root, 1, 1), signal.SIGKILL)
         code = run.wait_end(120)
         history = run.history()
         crashed = os.path.exists(run.run.path(f"crashed-{when}-{kind}-{number}"))

@@ -13,7 +13,16 @@ from policies.facts import NodeState
 from policies.reasons import Reason
 from slurm import processes
 from supervisor.bench import nodes
-from supervisor.bench.proofs.runs import SMALL, ledger_holds, relight, running, undisturbed, wait_asking, watch
+from supervisor.bench.proofs.runs import (
+    SMALL,
+    ledger_holds,
+    relight,
+    running,
+    undisturbed,
+    wait_asking,
+    watch,
+    with_extra,
+)
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
 from supervisor.loop import HALTED_EXIT
@@ -21,6 +30,8 @@ from supervisor.status import read_status
 
 LOOKED_S = 3.0
 """How long the controller is watched doing nothing: more than one of its looks at everything (1 s)."""
+SLOW_S = 0.3
+"""Of a step, where a command (a second and more on a busy machine) must be heard while the ranks still train."""
 NOTE = """import os, sys
 with open(sys.argv[1], "a") as file:
     file.write(os.environ["RELIGHT_NOTICE_WHAT"] + ": " + os.environ["RELIGHT_NOTICE_TITLE"] + "\\n" + sys.stdin.read())
@@ -41,12 +52,12 @@ def _profile(work: Work, name: str, text: str) -> str:
     return path
 
 
-def _run(work: Work, name: str, profile: str) -> AbstractContextManager[RealRun]:
+def _run(work: Work, name: str, profile: str, *, step_s: float = 0.1) -> AbstractContextManager[RealRun]:
     """A run with that profile, whose notices are appended to NAME.notices."""
     script = work.path("note.py")
     with open(script, "w", encoding="utf-8") as file:
         file.write(NOTE)
-    shape = replace(SMALL, profile=_profile(work, name, profile))
+    shape = with_extra(replace(SMALL, profile=_profile(work, name, profile)), "--step-seconds", str(step_s))
     settings = f'[notify]\ncommand = ["{sys.executable}", "{script}", "{work.path(name)}.notices"]\n'
     return running(work, name, shape, settings=settings)
 
@@ -181,7 +192,7 @@ def observe(work: Work, _calm: str) -> None:
 
 def paused(work: Work, calm: str) -> None:
     """A paused run starts and stops nothing; resumed, it does what waits."""
-    with _run(work, "paused", "") as run:
+    with _run(work, "paused", "", step_s=SLOW_S) as run:
         run.wait_step(5)
         work.check("paused: the pause is taken", ok=relight(run, "pause").returncode == 0)
         _kill(run)
@@ -195,7 +206,7 @@ def paused(work: Work, calm: str) -> None:
 
 def halt(work: Work, calm: str) -> None:
     """A person halts and resumes while the controller holds the allocation."""
-    with _run(work, "halt", "hold_s = 300\n") as run:
+    with _run(work, "halt", "hold_s = 300\n", step_s=SLOW_S) as run:
         run.wait_for("a sealed save", lambda: run.history().completed or None)
         work.check("halt: it is taken", ok=relight(run, "halt", "--because", "the proof").returncode == 0)
         run.wait_for("the attempt stopped", lambda: run.history().attempts[0].closed_at)
