@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from policies import halting, ladder, quarantine, sameslot, skipping, spares
@@ -238,6 +238,9 @@ def recover(s: Situation) -> Decision | None:
     filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares, late)
     if isinstance(filled, spares.Short):
         without = ", ".join(str(n) for n in filled.slots_without)
+        coming = _may_still_answer(s, incident, attempt.slots, barred)
+        if coming is not None:
+            return Wait(Reason.NO_SPARE, coming, f"slot {without} waits for a spare whose agent is started")
         seen = f"no healthy spare for slot {without}"
         return _halt(s, incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
     text = ask[1] if ask else verdict.why
@@ -246,6 +249,19 @@ def recover(s: Situation) -> Decision | None:
         text += f"; for good: {', '.join(again)}, barred before"
     found = _recover(s, filled.slots, filled.swaps, incident, bars=bars, text=text)
     return replace(found, reason=ask[0], asks=True) if ask and isinstance(found, Recover) else found
+
+
+def _may_still_answer(s: Situation, incident: Incident, slots: tuple[str, ...], barred: Collection[str]) -> float | None:
+    """Until when a spare that is up may still get its agent; None when there is none, or it had its time.
+
+    The agents find a new controller within seconds, and one that has ended is started again: no reason to halt.
+    """
+    times = incident.times
+    until = max(times.stopped or 0.0, times.confirmed or 0.0, s.history.epoch_began_at) + s.rules.node.gone_s
+    assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    waiting = [n for n in s.view.nodes.values() if not n.agent and n.name not in slots and n.name not in barred]
+    up = any(n.state is NodeState.UP and not n.drained_by_other for n in waiting)
+    return min(until, s.now + LOOK_AGAIN_S) if up and s.now < until else None
 
 
 def _ask_first(

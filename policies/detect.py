@@ -60,6 +60,10 @@ def stall_limit(view: AttemptView, rules: Rules) -> float:
             return limits.shutdown_s
 
 
+LISTEN_S = 10.0
+"""A new controller hears the agents out (they connect within 2 s and tell again what they know) before it misses anything."""
+
+
 def idle_since(attempt: Attempt, view: AttemptView) -> float:
     """The moment of the last advance; the launch, when there was none."""
     return max(attempt.intended_at, view.last_advance or 0.0)
@@ -70,7 +74,8 @@ def stall_at(history: History, view: View, rules: Rules) -> float | None:
     attempt, shown = history.attempt, view.attempt
     if attempt is None or shown is None or attempt.closed_at is not None or shown.number != attempt.number:
         return None
-    return idle_since(attempt, shown) + stall_limit(shown, rules) + rules.stall.confirm_s
+    due = idle_since(attempt, shown) + stall_limit(shown, rules) + rules.stall.confirm_s
+    return max(due, history.epoch_began_at + LISTEN_S)
 
 
 def silent_nodes(
@@ -142,6 +147,8 @@ def _save_stuck(attempt: Attempt, view: AttemptView, rules: Rules, now: float) -
 def _not_launched(attempt: Attempt, view: AttemptView, world: int, rules: Rules, now: float) -> Trouble | None:
     if len(view.started) >= world or view.limited or now - attempt.intended_at < rules.node.launch_s:
         return None
+    if attempt.accepted_at is not None or view.first_step is not None:
+        return None  # it has launched; whose start is not known now was told to an earlier controller
     text = f"{world - len(view.started)} of {world} ranks had not started after {rules.node.launch_s:.0f} s"
     return Trouble(FaultClass.LAUNCH_FAILED, Reason.LAUNCH_FAILED, now, attempt.number, False, text)
 
@@ -169,6 +176,8 @@ def detect(history: History, view: View, layout: Layout, rules: Rules, now: floa
         text = f"the loss of step {row.step} is not finite"
         return Trouble(FaultClass.NON_FINITE, Reason.NON_FINITE, row.at, attempt.number, False, text)
     if silent is None:  # most nodes are silent: nothing about progress can be believed
+        return None
+    if now < history.epoch_began_at + LISTEN_S:
         return None
     return (
         _save_stuck(attempt, shown, rules, now)

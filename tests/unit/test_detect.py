@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import AUTO, LAYOUT, T0, Scene, end, node, nodes, row, training
 
-from policies.detect import detect, how, stall_at, stall_limit
+from policies.detect import LISTEN_S, detect, how, stall_at, stall_limit
 from policies.facts import AttemptView, FaultClass, NodeState, Phase, RankExit, SaveView, Trouble
 
 
@@ -204,3 +204,18 @@ def test_no_stall_can_be_foretold_without_a_view_of_the_attempt(scene: Scene) ->
     for view in (replace(scene.view, attempt=None), replace(scene.view, attempt=AttemptView(9, True))):
         assert stall_at(scene.history, view, AUTO) is None
     assert stall_at(Scene().history, scene.view, AUTO) is None
+
+
+def test_a_new_controller_misses_nobody_before_it_has_heard_the_agents(scene: Scene) -> None:
+    """The simulated world found it: a controller that came back took a run of hours for one that had never launched."""
+    began = scene.now + 10_000
+    history = replace(scene.history, epoch_began_at=began)
+    scene.view = replace(scene.view, attempt=replace(scene.shown, started=frozenset()))
+    assert detect(history, scene.view, LAYOUT, AUTO, began + LISTEN_S - 1) is None
+    assert stall_at(history, scene.view, AUTO) == began + LISTEN_S
+
+
+def test_an_attempt_that_has_made_steps_has_launched(scene: Scene) -> None:
+    """Also when the agent that could say so is still being started."""
+    scene.change(started=frozenset({0}), last_advance=scene.now + 10_000)
+    assert seen(scene, 10_001) is None

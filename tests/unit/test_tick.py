@@ -233,6 +233,32 @@ def test_two_nodes_lost_and_one_spare_halts() -> None:
     assert scene.history.halted is not None
 
 
+def test_a_spare_without_an_agent_is_waited_for_before_it_halts() -> None:
+    """The simulated world found it: a new controller halted for want of a spare before the agents had found it."""
+    scene = training()
+    spare = next(name for name in scene.view.nodes if name not in scene.history.attempt.slots)  # type: ignore[union-attr]
+    scene.obeys = lambda a: a.kind != "start-agent"
+    scene.node(spare, agent=False)
+    scene.lose("n1")
+    turn = scene.settle()
+    assert isinstance(turn.decision, Wait)
+    assert turn.decision.reason is Reason.NO_SPARE
+    scene.node(spare, agent=True)
+    assert isinstance(scene.settle().decision, Wait)  # launched, and waited for
+    assert len(scene.history.attempts) == 2
+
+
+def test_a_spare_whose_agent_never_comes_is_none() -> None:
+    scene = training()
+    spare = next(name for name in scene.view.nodes if name not in scene.history.attempt.slots)  # type: ignore[union-attr]
+    scene.obeys = lambda a: a.kind != "start-agent"
+    scene.node(spare, agent=False)
+    scene.lose("n1")
+    scene.settle()
+    scene.wait(scene.rules.node.gone_s + 1)
+    assert isinstance(scene.settle().decision, Halt)
+
+
 def test_no_launch_while_old_ranks_may_be_reached() -> None:
     """The stop is asked for and the old step goes on showing ranks: it is asked for again, and nothing is launched."""
     scene = training()
