@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from policies.facts import StepRow
+from supervisor.bench.world.timeline import Timeline
 
 
 class SimFiles:
     """`ports.AttemptFiles`; it outlives the controllers."""
 
-    def __init__(self, world: int) -> None:
-        self.marks: dict[int, set[str]] = {}
+    def __init__(self, time: Timeline, world: int) -> None:
+        self.marked_at: dict[tuple[int, str], float] = {}
+        self._time = time
         self.maps: dict[int, dict[str, Any]] = {}
         self.exits: dict[int, set[int]] = {}
         self.kept: dict[int, int] = {}
@@ -21,11 +23,11 @@ class SimFiles:
 
     def mark(self, attempt: int, name: str) -> None:
         """Set FENCED or STOP."""
-        self.marks.setdefault(attempt, set()).add(name)
+        self.marked_at.setdefault((attempt, name), self._time.now)
 
     def marked(self, attempt: int, name: str) -> bool:
         """Is the mark there?"""
-        return name in self.marks.get(attempt, ())
+        return (attempt, name) in self.marked_at
 
     def write_map(self, attempt: int, launch: Mapping[str, Any], hosts: tuple[str, ...]) -> None:  # noqa: ARG002
         """What stands there already stays."""

@@ -194,7 +194,7 @@ class SimStore:
         gone = [s.id for s in done[: max(0, len(done) - keep)] if s.id not in protect]
         for name in gone:
             self._passing("retain before delete")
-            self.remove(name)
+            self._remove(name, "deleted")
         return tuple(gone)
 
     # --- what the ranks and the world do ----------------------------------------------------------------------------
@@ -214,11 +214,19 @@ class SimStore:
             if self.lag_s:
                 self._time.after(self.lag_s, lambda: self._note("shown", name))
 
-    def remove(self, name: str) -> None:
-        """It is gone, whoever did it."""
+    def _remove(self, name: str, what: str) -> None:
         self.saves.pop(name, None)
         self.deleted.add(name)
-        self._note("deleted", name)
+        self._note(what, name)
+
+    def vanish(self, name: str) -> None:
+        """Somebody else has deleted it."""
+        self._remove(name, "vanished")
+
+    def rot(self, name: str) -> None:
+        """Its bytes are no longer what was written."""
+        self.saves[name].sound = False
+        self._note("rotten", name)
 
     def away(self, seconds: float) -> None:
         """Nothing can be read or written for so long."""

@@ -104,6 +104,10 @@ class Training:
         one = Attempt(number, spec.name, slots, start, save.state if save else "s0", save.id if save else "")
         one.step = one.told = start.step
         one.moved_at = self._time.now
+        for old in self.attempts.values():
+            left = [n for n, ranks in old.alive.items() if ranks and self._node(n).power is Power.UP]
+            if left and self._files.why_refused(number) is None:
+                self.truth.double.append(f"attempt {number} started while attempt {old.number} still ran on {left[0]}")
         self.truth.launches.append((self._time.now, number, one.checkpoint, spec.name))
         self.attempts[number] = one
         refused = self._files.why_refused(number)
@@ -403,6 +407,7 @@ class Training:
         code: int | None = None,
         words: tuple[str, ...] = (),
         attempt: int | None = None,
+        blame: bool = True,
     ) -> None:
         """One rank ends; the others wait for it, then say so, then end too."""
         one = self.attempts.get(attempt) if attempt else self.newest
@@ -411,7 +416,7 @@ class Training:
         node = one.slots[self._layout.slot_of(rank)]
         if rank not in one.alive.get(node, ()):
             return
-        self._node(node).hurt = True
+        self._node(node).hurt = self._node(node).hurt or blame
         self._halt(one)
         for line in words:
             self.agents[node].read(rank, one.number, line.encode() + b"\n")
@@ -420,7 +425,7 @@ class Training:
         self._show(one)
         self._cascade(one)
 
-    def rank_raises(self, rank: int, kind: str, text: str) -> None:
+    def rank_raises(self, rank: int, kind: str, text: str, *, blame: bool = True) -> None:
         """An exception that nobody catches."""
         one = self.newest
         if one is not None:
@@ -428,13 +433,14 @@ class Training:
             told = {"k": "exception", "r": rank, "a": one.number, "type": kind, "text": text, "where": "train.py:118"}
             self._halt(one)
             self._say(node, told)
-            self.rank_dies(rank, code=1, words=(f"{kind}: {text}",))
+            self.rank_dies(rank, code=1, words=(f"{kind}: {text}",), blame=blame)
 
     def rank_sticks(self, rank: int) -> None:
         """One rank stands still; all others wait for it, a step further."""
         one = self.newest
         if one is not None and not one.over:
             self._halt(one)
+            self._node(one.slots[self._layout.slot_of(rank)]).hurt = True
             one.behind.add(rank)
             self._beat(one)
             self._time.after(self.job.watchdog_s, lambda: self._cascade(one))
@@ -478,9 +484,9 @@ class Training:
         rank = ranks[one.number % len(ranks)] if curse.sample is not None else ranks[0]
         match curse.what:
             case "rank-dies":
-                self.rank_dies(rank, signal=11, words=curse.words)
+                self.rank_dies(rank, signal=11, words=curse.words, blame=curse.sample is None)
             case "rank-fails":
-                self.rank_raises(rank, "ValueError", " ".join(curse.words))
+                self.rank_raises(rank, "ValueError", " ".join(curse.words), blame=curse.sample is None)
             case "stuck":
                 self.rank_sticks(rank)
             case _:

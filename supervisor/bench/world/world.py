@@ -99,7 +99,7 @@ class SimWorld:
             self.time, given.layout, given.job.batch, self.points.passing, lambda: self._changed("store")
         )
         self.store.lag_s = given.store_lag_s
-        self.files = SimFiles(given.layout.world)
+        self.files = SimFiles(self.time, given.layout.world)
         self.training = Training(
             self.time,
             given.layout,
@@ -113,6 +113,7 @@ class SimWorld:
         self.training.agents = self.agents
         self.cluster.processes = self
         self.desk = SimDesk(self.time, self.rng, given.person, lambda: self._wake_after(0.5))
+        self.drains: dict[str, tuple[str, str, float]] = {}  # node -> who, reason, when
         self.lives: list[Life] = []
         self.code: int | None = None
         self._lives_begun = 0
@@ -260,7 +261,23 @@ class SimWorld:
         """Somebody else drains it."""
         node = self.cluster.nodes[name]
         node.drained_by, node.reason = who, f"{who}: memory to be changed"
+        self.drains[name] = (who, node.reason, self.time.now)
         self.cluster.note_change()
+
+    def stranger(self) -> None:
+        """Somebody who does not know the token connects as a node and says that its rank has died."""
+        life, newest = self.life, self.training.newest
+        if life is None or newest is None:
+            return
+        node = Node(newest.slots[0], "s0", agent=True)
+        liar = Agent(node, self.time, self.training)
+        liar.connect(life.hub, self.clock, "wrong", self)
+        record = {"schema": 1, "rank": 0, "node": node.name, "attempt": newest.number, "pid": 1, "refused": None}
+        ended = {"code": 1, "signal": None, "wall": self.time.now}
+        liar.shout(
+            {"type": "rank", "node": node.name, "m": {"k": "exit", "r": 0, "a": newest.number, **record, **ended}}
+        )
+        liar.disconnect()
 
     def _notice(self, name: str, power: Power, condition: NodeCondition) -> None:
         if self.cluster.nodes[name].power is power:

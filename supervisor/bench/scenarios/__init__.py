@@ -1,0 +1,1 @@
+"""What may happen to a run, one small file each: given, when, then (`supervisor/bench/words.py`)."""
