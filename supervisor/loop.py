@@ -173,9 +173,9 @@ class Loop:
         if notice is None:
             return
         story = notices.page(self.history, what, known)
-        self._write([Told(notice.key, notice.title)], now)
         self._log.warning("notice", text=notice.text)
         self.scene.desk.tell(notice, story)
+        self._write([Told(notice.key, notice.title)], now)  # after it: rather told twice than never
 
     def _say(self, ticked: Tick) -> None:
         """One line when the reason changes."""
