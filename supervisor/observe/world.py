@@ -90,7 +90,7 @@ class World:
             self._free = self._store.free_bytes()
             self._store_as_of = now
         else:
-            self._states = UNKNOWN
+            self._states, self._free = UNKNOWN, None
         if checkpoint and (self._expected is None or self._expected.checkpoint != checkpoint):
             try:
                 self._expected = self._store.expected(checkpoint)

@@ -166,3 +166,13 @@ def test_a_journal_without_what_was_seen_is_no_verdict(tmp_path: Path) -> None:
         run(str(tmp_path))
     with pytest.raises(UserError, match="no run"):
         run(str(tmp_path / "none"))
+
+
+def test_the_command_shows_a_decision_of_another_kind(folder: Path, tmp_path: Path) -> None:
+    """Another kind has no fields to compare: both decisions are named, and that is all."""
+    profile = tmp_path / "strict.toml"
+    profile.write_text('extends = "bench"\n[budget]\ninfrastructure = 0\n')
+    code, text = run(str(folder), "--profile", str(profile))
+    assert code == 0
+    assert "halt (infrastructure-budget-spent)\n" in text
+    assert "kind:" not in text

@@ -18,6 +18,19 @@ def test_orders_are_read():
     assert o.slow_save == (40, 2.5)
 
 
+def test_what_relight_leaves_out_is_left_out_too():
+    argv = ["--dp", "8", "--micro", "1", "--skip-samples", "8:16"]
+    assert parse(argv, WORLD | {"RELIGHT_SKIP_SAMPLES": "32:40,0:4"}).skip_samples == ((32, 40), (0, 4), (8, 16))
+    assert parse(argv, WORLD | {"RELIGHT_SKIP_SAMPLES": ""}).skip_samples == ((8, 16),)
+
+
+def test_spans_of_relight_that_make_no_sense_are_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        parse(["--dp", "8", "--micro", "1"], WORLD | {"RELIGHT_SKIP_SAMPLES": "8"})
+    assert end.value.code == 2
+    assert "RELIGHT_SKIP_SAMPLES" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "told"),
     [

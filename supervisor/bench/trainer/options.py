@@ -89,6 +89,10 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
         rank, world = int(env.get("RANK", "0")), int(env.get("WORLD_SIZE", "1"))
     except ValueError:
         parser.error("RANK and WORLD_SIZE must be whole numbers")
+    try:
+        given["skip_samples"] = [*_spans(env), *given["skip_samples"]]
+    except ValueError:
+        parser.error("RELIGHT_SKIP_SAMPLES: wanted FIRST:END,FIRST:END")
     given |= {"rank": rank, "world": world, "checkpoint": env.get("RELIGHT_CHECKPOINT", "")}
     for name in ("plants", "fails", "skip_samples"):
         given[name] = tuple(given[name])
@@ -157,7 +161,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     p.add_argument("--tracker", action="store_true", help="outside relight: note the newest save in the save directory")
     p.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16", help="of the weights and activations")
     p.add_argument("--data-version", default="v1", help="another version is other data")
-    p.add_argument("--skip-samples", type=_span, action="append", default=_spans(env), metavar="FIRST:END")
+    p.add_argument("--skip-samples", type=_span, action="append", default=[], metavar="FIRST:END")
     p.add_argument("--plant", dest="plants", type=_plant, action="append", default=[], metavar="KIND[:rank=R][:step=S]")
     p.add_argument("--fail", dest="fails", type=_fail, action="append", default=[], metavar="KIND@STEP:RANK")
     p.add_argument("--fail-once", default="", metavar="FILE", help="each --fail fires once; FILE remembers")
@@ -170,7 +174,7 @@ def _slow(text: str) -> tuple[int, float]:
 
 
 def _spans(env: Mapping[str, str]) -> list[tuple[int, int]]:
-    """What relight says is left out; the option adds to it. Raises ValueError."""
+    """What relight says is left out. The option adds to it. Raises ValueError."""
     return [_span(text) for text in env.get("RELIGHT_SKIP_SAMPLES", "").split(",") if text]
 
 
