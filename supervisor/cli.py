@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("supervisor.commands.resume", "Lift a pause or a halt."),
     "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
     "interval": ("supervisor.commands.interval", "How often to save."),
+    "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
     "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),

@@ -1,22 +1,22 @@
-"""One line of a log -> what it means. The table is data: `signatures.toml`."""
+"""One line of a log -> what it means. The table is data: see `table.py`."""
 
 from __future__ import annotations
 
 import re
-import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Final, Literal, cast
+from typing import Final
 
-Role = Literal["root", "cascade", "context", "benign"]
-Blames = Literal["reporter", "peer", "nobody"]
+from supervisor.evidence.table import Blames, Role, Signature, table
 
 LONGEST: Final = 4096
 """Characters of a line that are looked at. A progress bar can put a whole epoch on one line."""
 
 TEXT: Final = 512
 """Characters of a line that are kept."""
+
+_ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,16}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,56 +28,31 @@ class Match:
     category: str
     blames: Blames
     text: str
+    grade: int = 2
+    restart: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """One row of the table. A line must hold one of `hints` (lower case) and fit `pattern`, where there is one."""
-
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str] | None
-    role: Role
-    category: str
-    blames: Blames
-
-    def fits(self, line: str, low: str) -> bool:
-        """Does the line (`low`: the same in lower case) fit?"""
-        if not any(hint in low for hint in self.hints):
-            return False
-        return self.pattern is None or self.pattern.search(line) is not None
+def clean(line: str) -> str:
+    """The line without colours and controls. What a carriage return would have overwritten stays, as words apart."""
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    return _CONTROL.sub(" ", line)
 
 
-def read_table(text: str) -> tuple[Signature, ...]:
-    """Read a signature table (TOML). Raises ValueError, naming the row, when one is not as it should be."""
-    rows = tomllib.loads(text).get("signature", [])
-    signatures = []
-    for number, row in enumerate(rows, 1):
-        role, blames = row.get("role"), row.get("blames", "reporter")
-        if role not in ("root", "cascade", "context", "benign") or blames not in ("reporter", "peer", "nobody"):
-            raise ValueError(f"signature {number}: role {role!r}, blames {blames!r}")
-        hints = tuple(str(hint) for hint in row.get("hint", ()))
-        if not hints or any(hint != hint.lower() for hint in hints):
-            raise ValueError(f"signature {number}: hints must be there and in lower case: {hints!r}")
-        pattern = str(row.get("pattern", ""))
-        compiled = re.compile(pattern, re.IGNORECASE) if pattern else None
-        signatures.append(
-            Signature(str(row["kind"]), hints, compiled, cast("Role", role), str(row["category"]), blames),
-        )
-    return tuple(signatures)
-
-
-@cache
-def table() -> tuple[Signature, ...]:
-    """Return the table that ships with relight."""
-    return read_table(resources.files("supervisor.evidence").joinpath("signatures.toml").read_text("utf-8"))
+def fit(line: str, rows: Sequence[Signature]) -> tuple[Signature, re.Match[str]] | None:
+    """The first of the rows that a cleaned line fits."""
+    for row in rows:
+        match = row.pattern.search(line)
+        if match is not None:
+            return row, match
+    return None
 
 
 def scan(line: str) -> Match | None:
     """What this line means, or None. Lines are judged alone; a traceback is known by its last line."""
-    line = line[:LONGEST]
-    low = line.lower()
-    for signature in table():
-        if signature.fits(line, low):
-            return Match(signature.kind, signature.role, signature.category, signature.blames, line.strip()[:TEXT])
-    return None
+    line = clean(line[:LONGEST])
+    found = fit(line, table())
+    if found is None:
+        return None
+    row = found[0]
+    return Match(row.kind, row.role, row.category, row.blames, line.strip()[:TEXT], row.grade, row.restart)

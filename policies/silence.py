@@ -1,0 +1,221 @@
+"""Who is silent when others time out: the guilty rank leaves no error. Pure.
+
+Each rule looks for one that differs from all others, and answers None when there is no such one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from policies.clues import Case, Clue, Stack, Verdict
+
+FEW: Final = 4
+"""One in so many may differ and still be "the odd ones"."""
+
+GAP_S: Final = 5.0
+"""Seconds by which the first lost heartbeat must come before the next to mean anything (monitors look every 5 s)."""
+
+_TIMED_OUT: Final = ("collective-timeout", "store-timeout")
+_BUSY: Final = ("activity-save", "activity-prepare")
+
+
+def infer(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """What silence tells, or None."""
+    for rule in (_odd_stack, _out_of_step, _first_heartbeat, _busy_rank, _silent_ranks, _gap_in_tasks, _slow):
+        verdict = rule(case, live)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _verdict(
+    category: str,
+    first: Clue | None,
+    why: str,
+    live: Sequence[Clue],
+    *,
+    restart: bool,
+    suspects: tuple[str, ...] = (),
+    confidence: Literal["high", "medium", "low"] = "medium",
+) -> Verdict:
+    hurt = {c.rank for c in live if c.kind in _TIMED_OUT and c.rank is not None}
+    return Verdict(
+        failed=True,
+        category=category,
+        first=first,
+        suspects=suspects,
+        restart_ok=restart,
+        confidence=confidence,
+        evidence="inference",
+        cascade=f"Then: {len(hurt)} ranks timed out waiting for it." if hurt else "",
+        why=why,
+    )
+
+
+def _place(file: str, line: int, rank: int | None, node: str | None, text: str, category: str) -> Clue:
+    return Clue("silence", "root", 2, category, "reporter", True, text, file, line, rank, node, found_by="silence")
+
+
+def _odd_stack(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Everybody waits in a collective but one, which sits somewhere else."""
+    odd = [stack for stack in case.stacks if stack.waits_in != "communication"]
+    if not odd or len(odd) * FEW > len(case.stacks) or len(case.stacks) < 3:
+        return None
+    stack: Stack = odd[0]
+    category = {"data": "software.framework", "storage": "storage.io"}.get(stack.waits_in, "software.user")
+    first = _place(stack.file, stack.line, stack.rank, stack.node, stack.top, category)
+    why = f"{len(case.stacks) - len(odd)} of {len(case.stacks)} processes wait in a collective; this one waits in: {stack.top}."
+    return _verdict(category, first, why, live, restart=category != "software.user", confidence="high")
+
+
+def _out_of_step(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """The sequence number of the collective that each rank waited in: one that differs took another way."""
+    seqs: dict[int, int] = {}
+    for clue in live:
+        if clue.kind == "collective-timeout" and clue.rank is not None and clue.seq is not None:
+            seqs.setdefault(clue.rank, clue.seq)
+    if len(seqs) < 3:
+        return None
+    common, count = Counter(seqs.values()).most_common(1)[0]
+    odd = sorted(rank for rank, seq in seqs.items() if seq != common)
+    if not odd or len(odd) * FEW > len(seqs) + FEW or count < 2:
+        return None
+    rank = odd[0]
+    ahead = seqs[rank] > common
+    own = [c for c in live if c.rank == rank and c.kind in ("data-exhausted", *_BUSY)]
+    words = case.last_words.get(rank)
+    data = any(c.kind == "data-exhausted" for c in own) or (ahead and not own)
+    category = "data" if data else ("config" if own else "software.user")
+    first = own[-1] if own else None
+    if first is None and words is not None:
+        first = _place(words.file, words.line, rank, case.node_of(rank), words.text, category)
+    if first is None:
+        first = next(c for c in live if c.kind == "collective-timeout" and c.rank == rank)
+    way = "was ahead of" if ahead else "was behind"
+    why = f"Rank {rank} waited in collective {seqs[rank]} while {count} others waited in {common}: it {way} them."
+    return _verdict(category, first, why, live, restart=False, confidence="high" if own else "medium")
+
+
+def _first_heartbeat(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """The monitor that missed a heartbeat well before all others did."""
+    del case
+    lost = sorted(
+        (c for c in live if c.kind == "heartbeat-lost" and c.earliest is not None), key=lambda c: c.earliest or 0.0
+    )
+    if not lost:
+        return None
+    if len(lost) > 1 and (lost[1].earliest or 0.0) - (lost[0].earliest or 0.0) < GAP_S:
+        return None
+    first = lost[0]
+    if first.rank is None:
+        ends = [c for c in live if c.kind == "launcher-exit" and c.file == first.file]
+        rank = ends[0].rank if len(ends) == 1 else None
+        first = _place(first.file, first.line, rank, first.node, first.text, "hang.unknown")
+    gap = (lost[1].earliest or 0.0) - (lost[0].earliest or 0.0) if len(lost) > 1 else 0.0
+    why = f"Its heartbeat stopped {gap:.0f} s before that of any other rank."
+    return _verdict("hang.unknown", first, why, live, restart=True)
+
+
+def _waiting(case: Case, live: Sequence[Clue]) -> tuple[set[int], set[int]]:
+    """Ranks that timed out, and ranks that did not and left no other error either."""
+    hurt = {c.rank for c in live if c.kind in _TIMED_OUT and c.rank is not None}
+    if case.world is None:
+        return hurt, set()
+    return hurt, set(range(case.world)) - hurt
+
+
+def _busy_rank(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """A rank was still at work (saving, preparing data) when the others' time ran out: the limit is too short for it."""
+    hurt, silent = _waiting(case, live)
+    outs = [c for c in live if c.kind in _TIMED_OUT]
+    if not outs or not hurt or (silent and len(silent) * 2 > len(hurt) + len(silent)):
+        return None
+    before = [
+        c
+        for c in live
+        if c.kind in (*_BUSY, "activity-saved", "data-exhausted")
+        and (c.rank is None or c.rank in silent)
+        and any(o.file == c.file and o.line > c.line for o in outs)
+    ]
+    if not before or before[-1].kind not in _BUSY:
+        return None
+    last = before[-1]
+    run = [last]
+    for clue in reversed(before[:-1]):
+        if clue.kind != last.kind or run[-1].line - clue.line > 20:
+            break
+        run.append(clue)
+    start = run[-1]
+    rank = start.rank if start.rank is not None else (min(silent) if len(silent) == 1 else None)
+    first = _place(start.file, start.line, rank, start.node or case.node_of(rank), start.text, "config")
+    what = "saving" if last.kind == "activity-save" else "preparing data"
+    who = f"Rank {rank}" if rank is not None else "A process"
+    why = f"{who} was still {what} when the time limit of the other {len(hurt)} ranks ran out: the limit is shorter than the work."
+    return _verdict("config", first, why, live, restart=False)
+
+
+def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Ranks that never said that they waited, while most others did."""
+    hurt, silent = _waiting(case, live)
+    if not silent or len(hurt) < 2 or len(silent) * FEW > len(hurt) + len(silent):
+        return None
+    ranks = sorted(silent)
+    nodes = {case.node_of(rank) for rank in ranks}
+    node = nodes.pop() if len(nodes) == 1 else None
+    whole = (
+        node is not None and len(case.nodes) > 1 and len(case.ranks_of(node)) > 1 and set(case.ranks_of(node)) <= silent
+    )
+    words = case.last_words.get(ranks[0])
+    own = [c for c in live if c.rank in silent and c.role in ("root", "context") and not c.survived]
+    first = own[-1] if own else None
+    if first is None and words is not None:
+        first = _place(words.file, words.line, ranks[0], node, words.text, "hang.unknown")
+    if first is None:
+        out = min((c for c in live if c.kind in _TIMED_OUT), key=lambda c: (c.earliest or float("inf"), c.line))
+        first = _place(out.file, out.line, ranks[0], node, out.text, "hang.unknown")
+    names = ", ".join(str(rank) for rank in ranks[:8])
+    why = f"Rank{'s' if len(ranks) > 1 else ''} {names} never reached the collective in which {len(hurt)} ranks timed out."
+    suspects = (node,) if whole and node else ()
+    return _verdict("hang.unknown", first, why, live, restart=True, suspects=suspects)
+
+
+def _gap_in_tasks(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Where srun says "tasks 0-57,59-63: Terminated", 58 was gone before."""
+    swept = [c for c in live if c.kind == "srun-terminated" and c.tasks]
+    if not swept or any(c.grade >= 1 and c.role == "root" for c in live):
+        return None
+    tasks = {task for clue in swept for task in clue.tasks}
+    world = case.world if case.world is not None and max(tasks) < case.world else max(tasks) + 1
+    missing = sorted(set(range(world)) - tasks)
+    if not missing or len(missing) * FEW > world:
+        return None
+    rank = missing[0]
+    first = _place(swept[0].file, swept[0].line, rank, case.node_of(rank), swept[0].text, "hang.unknown")
+    why = f"srun ended all tasks but {', '.join(map(str, missing[:8]))}: gone before the others were stopped."
+    return _verdict("hang.unknown", first, why, live, restart=True, confidence="low")
+
+
+def _slow(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Nothing failed, but the run got slower for good, or a device fails its check."""
+    if case.completed or case.finished_at is not None or any(c.role in ("root", "cascade") for c in live):
+        return None
+    checks = [c for c in live if c.category == "performance.straggler"]
+    if not checks and case.pace is None:
+        return None
+    pace = (
+        f"The time per step went from {case.pace.before:.2f} s to {case.pace.after:.2f} s and stayed. "
+        if case.pace
+        else ""
+    )
+    if checks:
+        first = checks[0]
+        suspects = tuple(sorted({c.node for c in checks if c.node}))[:2]
+        why = f"{pace}A check of {first.node or 'a node'} fails."
+        return _verdict("performance.straggler", first, why, live, restart=False, suspects=suspects)
+    assert case.pace is not None  # noqa: S101 - for the type checker
+    first = _place(case.pace.file, case.pace.line, None, None, "time per step rises", "performance.straggler")
+    return _verdict(
+        "performance.straggler", first, f"{pace}Nothing here says which node.", live, restart=False, confidence="low"
+    )

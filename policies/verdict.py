@@ -1,0 +1,305 @@
+"""A case -> the verdict: what came first, what kind of fault it is, whom to suspect, whether a restart may help. Pure.
+
+The order of the rules is the order of trust: a job that finished, what Slurm itself ended, the earliest line that names a
+cause, then inference from who is silent. Suspects are named only for faults of a machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from policies.clues import Case, Clue, Verdict
+from policies.silence import infer
+
+GPU_SYMPTOMS: Final = frozenset(
+    {"cuda-device", "cuda-program", "cuda-init-error", "accelerator-fatal", "launcher-exit"}
+)
+"""Kinds that another fault of the same node explains: the program saw the device fail, the driver says why."""
+
+EXPLAINED_WITHIN_S: Final = 600.0
+"""A node that Slurm declares lost, or a driver's line, explains symptoms on it within this time (SlurmdTimeout is 300 s)."""
+
+SUSPECT: Final = ("hardware.", "performance.straggler")
+EVERYWHERE: Final = frozenset({"software.env", "config"})
+MANY_NODES: Final = 4
+"""More nodes than this with the same fault at the same time are no longer suspects: what they share is."""
+
+
+def judge(case: Case) -> Verdict:
+    """The verdict on a case."""
+    live = [clue for clue in case.clues if clue.role != "benign"]
+    roots = [clue for clue in live if clue.role == "root" and not clue.survived]
+    strong = [clue for clue in roots if clue.grade >= 2]
+    if finished := _finished(case, strong):
+        return finished
+    ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind != "node-failure"]
+    causes = [clue for clue in strong if clue not in ended]
+    if ended and not _before(causes, ended[0]) and not _hung_before(live, ended[0]):
+        return _scheduler(ended[0], live)
+    if causes:
+        return _explicit(case, causes, live)
+    inferred = infer(case, live)
+    if inferred is not None:
+        return inferred
+    return _weak(case, roots, live)
+
+
+def _finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
+    done = case.finished_at
+    if case.completed is False:
+        return None
+    before = [c for c in strong if done is None or not (c.file == done.file and c.line > done.line)]
+    if case.completed is None and (done is None or before):
+        return None
+    why = (
+        "The accounting says that the job completed." if case.completed else "The trainer says that it reached its end."
+    )
+    after = tuple(c for c in case.clues if c.role in ("root", "cascade"))[:3]
+    against = tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in after)
+    support = (done,) if done else ()
+    return Verdict(
+        failed=False, category="none", restart_ok=True, confidence="high", why=why, support=support, against=against
+    )
+
+
+def _before(causes: Iterable[Clue], end: Clue) -> bool:
+    return any(not surely_before(end, cause) for cause in causes)
+
+
+def _hung_before(live: Iterable[Clue], end: Clue) -> bool:
+    """Collectives had timed out before Slurm ended the job."""
+    return any(c.role == "cascade" and c.grade >= 2 and surely_before(c, end) for c in live)
+
+
+def surely_before(one: Clue, other: Clue) -> bool:
+    """Is the first line surely earlier? Line order holds within a speaker's file, else the bounds decide."""
+    if one.file == other.file and (one.speaker == other.speaker or one.latest is None or other.earliest is None):
+        return one.line < other.line
+    if one.latest is None or other.earliest is None:
+        return False
+    return one.latest < other.earliest
+
+
+def _scheduler(end: Clue, live: Sequence[Clue]) -> Verdict:
+    return Verdict(
+        failed=True,
+        category=end.category,
+        first=end,
+        restart_ok=True,
+        confidence="high",
+        cascade=cascade(live, end),
+        why="Slurm ended the job; nothing that could have ended it came before.",
+        support=(end,),
+    )
+
+
+def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
+    candidates = _explained(case, causes)
+    minimal = [c for c in candidates if not any(surely_before(o, c) and not same_event(o, c) for o in candidates)]
+    first = min(minimal, key=_rank_of_evidence)
+    peers = [c for c in candidates if c.kind == first.kind and not surely_before(first, c)]
+    peers += [c for c in minimal if c.kind == first.kind and c not in peers]
+    first, category = _named(case, first, [c for c in causes if c.kind == first.kind], live)
+    suspects = _suspects(case, first, category, peers)
+    restart = first.restart and not _restart_cannot_help(case, first, category, live)
+    unsure = (
+        first.grade < 3 or len({c.node for c in peers if c.node}) > 1 or any(c.category != category for c in minimal)
+    )
+    return Verdict(
+        failed=True,
+        category=category,
+        first=first,
+        suspects=suspects,
+        restart_ok=restart,
+        confidence="medium" if unsure else "high",
+        cascade=cascade(live, first),
+        why=_why(first, category, suspects),
+        support=tuple(c for c in peers if c != first)[:4],
+        against=tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in candidates if c.category != category)[:4],
+    )
+
+
+def same_event(one: Clue, other: Clue) -> bool:
+    """Lines of one speaker that tell of the same thing: a few lines, or a few seconds, apart."""
+    if one.file != other.file:
+        return False
+    if one.speaker == other.speaker:
+        return abs(one.line - other.line) <= 60
+    if one.rank is not None and other.rank is not None:
+        return False
+    return abs(one.line - other.line) <= 6 and (one.node == other.node or None in (one.node, other.node))
+
+
+def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
+    """Without the symptoms that a better-named cause on the same node, or of the same speaker, explains."""
+    kept = []
+    lost = {clue.peer for clue in causes if clue.kind == "node-failure" and clue.peer}
+    for clue in causes:
+        better = (o for o in causes if o.grade > clue.grade and o is not clue)
+        if any(_explains(o, clue, case) for o in better):
+            continue
+        if clue.kind == "node-failure" and clue.peer is None and lost:
+            continue
+        kept.append(clue)
+    return kept
+
+
+def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
+    if same_event(cause, symptom):
+        return True
+    place = cause.peer if cause.blames == "peer" and cause.peer else cause.node
+    if symptom.kind not in GPU_SYMPTOMS and not (cause.grade == 4 and symptom.category == cause.category):
+        return False
+    if symptom.node is None:
+        return cause.kind == "node-failure"  # nobody else is known to have seen it
+    if place != symptom.node and not (place is None and len(case.nodes) == 1):
+        return False
+    if not (cause.category.startswith(("hardware.", "oom.")) or cause.kind == "node-failure"):
+        return False
+    if None in (cause.earliest, cause.latest, symptom.earliest, symptom.latest):
+        return True
+    apart = max((cause.earliest or 0) - (symptom.latest or 0), (symptom.earliest or 0) - (cause.latest or 0))
+    return apart < EXPLAINED_WITHIN_S
+
+
+def _rank_of_evidence(clue: Clue) -> tuple[object, ...]:
+    """Among lines that no bound orders: the better-named cause, then the earlier time, then the earlier line."""
+    early = clue.earliest if clue.earliest is not None else float("inf")
+    sharp = clue.earliest is not None and clue.latest is not None and clue.latest - clue.earliest < 10
+    return (-clue.grade, not sharp, early if sharp else 0.0, clue.file, clue.line)
+
+
+def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue]) -> tuple[Clue, str]:
+    """The category after all is weighed, and the first line with the place that the line speaks of."""
+    category = first.category
+    if first.kind == "node-failure":
+        seen = [c for c in live if c.role == "root" and c.kind in GPU_SYMPTOMS and c.node in (None, first.peer)]
+        if any(c.kind != "launcher-exit" for c in seen):
+            category = "hardware.host"
+    if first.blames == "peer" and first.peer and first.node is None:
+        first = replace(first, node=first.peer, rank=None)
+    nodes = {c.node for c in peers if c.node}
+    speakers = {c.speaker for c in peers}
+    if (
+        category == "software.env"
+        and first.kind != "launch-timeout"
+        and (len(nodes) > 1 or (first.kind == "cuda-busy" and len(speakers) > 1 and len(case.nodes) <= 1))
+    ):
+        category = "config"  # what all nodes have in common is no node's fault
+    if first.kind == "exception" and first.frames == "data":
+        category = "data"
+    elif first.kind in ("exception", "missing-file") and first.frames == "load":
+        category = "storage.ckpt_corrupt" if first.kind == "exception" else "config"
+    return first, category
+
+
+def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> tuple[str, ...]:
+    if category == "software.env":
+        return (first.node,) if first.node and len(case.nodes) > 1 else ()
+    if not category.startswith(SUSPECT) and first.kind != "node-failure":
+        return ()
+    if first.node is None:
+        return ()
+    together = [first.node]
+    for clue in peers:
+        if clue.node and clue.node not in together and not _apart(first, clue):
+            together.append(clue.node)
+    return tuple(sorted(together)) if len(together) <= MANY_NODES else ()
+
+
+def _apart(one: Clue, other: Clue) -> bool:
+    """Two machines whose lines carry times that differ: the later one is not named."""
+    if one.earliest is None or other.earliest is None or one.latest is None or other.latest is None:
+        return False
+    if one.latest - one.earliest > 10 or other.latest - other.earliest > 10:
+        return False
+    return other.earliest - one.earliest > 0.05
+
+
+def _restart_cannot_help(case: Case, first: Clue, category: str, live: Sequence[Clue]) -> bool:
+    if category == "config" and first.kind != "port-in-use":
+        return True
+    if first.kind == "ib-port-error":
+        # a port that came back and went again, or whose cable the kernel saw pulled, goes again
+        again = Counter(c.speaker for c in live if c.kind == "ib-port-error")
+        flapped = any(c.kind == "ib-port-active" for c in live) and any(n > 1 for n in again.values())
+        pulled = any(c.kind in ("link-down", "hca-fatal") and c.node in (None, first.node) for c in live)
+        return flapped or pulled
+    if category in ("software.framework", "storage.io", "numeric"):
+        # the same end on many ranks at the same place of the program is no accident
+        same = {c.rank for c in live if c.kind == first.kind and c.rank is not None}
+        return category != "storage.io" and case.world is not None and len(same) > max(4, case.world // 2)
+    return False
+
+
+def _why(first: Clue, category: str, suspects: Sequence[str]) -> str:
+    who = f"rank {first.rank}" if first.rank is not None else "a process"
+    where = f" on {first.node}" if first.node else ""
+    blame = f" Suspect: {', '.join(suspects)}." if suspects else " No node is suspected."
+    return f"The earliest line that names a cause is that of {who}{where}: {first.kind.replace('-', ' ')} ({category}).{blame}"
+
+
+def cascade(live: Iterable[Clue], first: Clue | None) -> str:
+    """What followed, in one sentence."""
+    ranks: dict[str, set[object]] = {}
+    for clue in live:
+        if clue.role == "cascade" and (first is None or clue.speaker != first.speaker):
+            ranks.setdefault(clue.kind, set()).add(clue.rank if clue.rank is not None else clue.speaker)
+    parts = [
+        f"{kind.replace('-', ' ')} on {len(who)} rank{'' if len(who) == 1 else 's'}" for kind, who in ranks.items()
+    ]
+    return ("Then: " + ", ".join(parts[:5]) + ".") if parts else ""
+
+
+def _weak(case: Case, roots: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
+    """Nothing names a cause and nobody is singled out: the first bad end, or nothing."""
+    victims = {c.rank for c in live if c.role == "cascade" and c.rank is not None}
+    exits = [c for c in roots if not (c.rank is not None and c.rank in victims and c.code in (None, 1, -6, -15))]
+    pool = (
+        [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
+    )
+    minimal = [c for c in pool if not any(surely_before(o, c) for o in pool)]
+    if minimal:
+        first = min(minimal, key=_rank_of_evidence)
+        return Verdict(
+            failed=True,
+            category=first.category,
+            first=first,
+            restart_ok=first.restart and first.category not in ("config", "oom.host"),
+            confidence="low",
+            cascade=cascade(live, first),
+            why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
+            support=tuple(minimal[1:4]),
+        )
+    fallen = [c for c in live if c.role == "root"]
+    if fallen:  # it was survived, and is still the best that there is
+        first = min(fallen, key=_rank_of_evidence)
+        if case.completed is False or any(c.role == "cascade" for c in live):
+            return replace(_explicit(case, [first], live), confidence="low")
+    stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
+    hurt = [c for c in live if c.role == "cascade"]
+    if hurt:
+        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        return Verdict(
+            failed=True, category="hang.unknown", first=first, restart_ok=True, confidence="low", evidence="inference",
+            cascade=cascade(live, None), why="Only consequences are in these logs; they single out nobody.",
+        )  # fmt: skip
+    if stopped:
+        return Verdict(
+            failed=True, category="scheduler.cancel", first=stopped[0], restart_ok=True, confidence="medium",
+            why="The job was cancelled, and nothing went wrong before it.", support=tuple(stopped[:2]),
+        )  # fmt: skip
+    if case.completed is False:
+        return Verdict(
+            failed=True,
+            category="hang.unknown",
+            confidence="low",
+            why="The accounting says that it failed; these logs do not say why.",
+        )
+    return Verdict(
+        failed=False, category="none", restart_ok=True, confidence="low",
+        why="Nothing in these logs says that anything failed.",
+    )  # fmt: skip

@@ -1,0 +1,264 @@
+"""Readings of files -> one case: clues with rank, node and bounded time, last words, stacks, pace. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from policies.clues import Case, Clue, LastWords, Pace, Stack
+from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
+from supervisor.evidence.places import Block, Places, numbers, resolve
+from supervisor.evidence.reading import FileReading, Raw
+from supervisor.evidence.stamps import with_year
+
+_EXITS: Final = {
+    -9: "oom.host",
+    -11: "software.framework",
+    -7: "config",
+    -8: "software.framework",
+    -4: "software.framework",
+}
+"""What a bare exit code of a launcher hints at: 9 is mostly the OOM killer, 7 mostly shared memory."""
+
+_FRAMES: Final = (
+    ("load", re.compile(r"load_state_dict|load_checkpoint|torch\.load|_load|dist_checkpointing.* load")),
+    ("save", re.compile(r"filesystem_async|save_checkpoint|state_dict_saver|_save\b|save_model|write_preloaded")),
+    (
+        "data",
+        re.compile(r"utils/data|/data(sets?|loader|_utils)?/|data(set|loader)\w*\.py|indexed_dataset|tokeniz|collat"),
+    ),
+)
+_COMMUNICATES: Final = re.compile(
+    r"distributed_c10d|nccl|all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|gloo|\b(send|recv|isend|irecv)\b|p2p|synchronize"
+)
+_STACK_DATA: Final = re.compile(r"dataloader|utils/data|dataset|tokenizer", re.IGNORECASE)
+_STACK_STORAGE: Final = re.compile(
+    r"serialization|checkpoint|filesystem|torch/storage|\b(fsync|write|read|open)\b", re.IGNORECASE
+)
+
+
+def assemble(
+    readings: Sequence[FileReading], places: Places | None = None, zones: Mapping[str, float] | None = None
+) -> Case:
+    """The case of all that was read. `places`: a layout that is known; else it is found in the logs."""
+    places = resolve(readings) if places is None else places
+    clocks = measure(readings, places.node_of_file, zones or {})
+    clues = [clue for reading in readings for clue in _clues(reading, places, clocks)]
+    clues = _survivors(clues, readings, clocks)
+    notes = [*clocks.notes, *(f"{r.name}: {r.problem}" for r in readings if r.problem)]
+    return Case(
+        clues=tuple(clues),
+        nodes=places.nodes,
+        world=places.world,
+        per_node=places.per_node if places.whole else None,
+        completed=_completed(readings),
+        finished_at=next((c for c in clues if c.kind == "finished"), None),
+        last_words=_last_words(readings, places),
+        stacks=tuple(_stacks(readings, places)),
+        pace=_pace(readings),
+        notes=tuple(notes),
+    )
+
+
+def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
+    clock = clocks.of_file[reading.name]
+    jump_line = stepped_from(reading, clock, clocks.near)
+    blocks = sorted(
+        [b for b in places.blocks if b.file == reading.name] + _srun_ends(reading, places), key=lambda b: b.line
+    )
+    found = []
+    for raw in reading.raws:
+        if raw.row.kind.startswith("layout-"):
+            continue
+        rank, node = _who(raw, reading.name, places, blocks)
+        stepped = jump_line is not None and raw.line >= jump_line
+        low = clocks.span(raw.before, reading.name, stepped=stepped)
+        high = clocks.span(raw.after, reading.name, stepped=stepped)
+        category, code = raw.row.category, None
+        if "code" in raw.groups:
+            code = int(raw.groups["code"][:6])
+            category = _EXITS.get(code, category)
+        peer = places.host(raw.groups.get("peer")) if raw.groups.get("peer") else None
+        if peer is None and raw.row.blames == "peer" and raw.groups.get("node"):
+            peer = raw.groups["node"]
+        seq = raw.groups.get("seq", "")
+        found.append(
+            Clue(
+                kind=raw.row.kind,
+                role=raw.row.role,
+                grade=raw.row.grade,
+                category=category,
+                blames=raw.row.blames,
+                restart=raw.row.restart,
+                text=raw.text,
+                file=reading.name,
+                line=raw.line,
+                rank=rank,
+                node=node,
+                peer=peer,
+                earliest=low[0] if low else None,
+                latest=high[1] if high else None,
+                speaker=_speaker(raw, rank, node, reading.name),
+                seq=int(seq) if seq and len(seq) < 16 else None,
+                code=code,
+                tasks=tuple(numbers(raw.groups.get("tasks", ""))[:100_000]),
+                frames=_frames(raw.around) if raw.row.role == "root" else "",
+            )
+        )
+    return found
+
+
+def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[int | None, str | None]:
+    rank, node = places.resolve(raw.label, file)
+    groups = raw.groups
+    if "rank" in groups and len(groups["rank"]) < 8:
+        rank = int(groups["rank"])
+        node = places.node(rank) or (node if raw.label.rank == rank else None)
+    if raw.row.blames == "reporter" and groups.get("node"):
+        node = places.host(groups["node"]) or groups["node"]
+    if raw.row.kind == "launcher-exit":
+        return _launcher_exit(raw, file, places, node)
+    if raw.row.kind.startswith("srun-"):
+        tasks = numbers(groups.get("tasks", ""))
+        return (tasks[0] if len(tasks) == 1 and not places.tasks_are_nodes else None), node
+    if raw.row.blames == "nobody" and raw.row.category.startswith("scheduler."):
+        return None, None
+    pid = groups.get("pid") or groups.get("monitor")
+    if pid and len(pid) < 12 and raw.label.pid is None:
+        known = places.by_pid.get((node, int(pid)))
+        rank = known[0] if known else rank
+    if rank is None and raw.row.role == "root" and raw.label.node is None:
+        block = _block_of(raw, blocks)
+        if block is not None:
+            return block.rank, block.node
+    return rank, node
+
+
+def _launcher_exit(raw: Raw, file: str, places: Places, node: str | None) -> tuple[int | None, str | None]:
+    pid, local = int(raw.groups["pid"][:12]), int(raw.groups["local"][:4])
+    node = places.node_of_file.get(file) or places.node_of_pid.get(pid) or node
+    known = places.by_pid.get((node, pid))
+    return (known[0] if known and known[0] is not None else places.rank(node, local)), node
+
+
+def _block_of(raw: Raw, blocks: Sequence[Block]) -> Block | None:
+    """Whose a line without a rank may be, by the launchers' reports: the same local rank, earliest; else the next report."""
+    if raw.label.local is not None:
+        same = [block for block in blocks if block.local == raw.label.local and block.code not in (-15, None)]
+        return min(same, key=lambda b: (b.time, b.line), default=None)
+    after = [block for block in blocks if block.line > raw.line]
+    return after[0] if after else None
+
+
+def _srun_ends(reading: FileReading, places: Places) -> list[Block]:
+    """The word of srun on a task that ended by itself, as a launcher's report."""
+    ends = []
+    for raw in reading.raws:
+        if raw.row.kind in ("srun-exited", "srun-killed") and (node := raw.groups.get("node")):
+            tasks = numbers(raw.groups.get("tasks", ""))
+            rank = tasks[0] if len(tasks) == 1 and not places.tasks_are_nodes else None
+            ends.append(Block(reading.name, raw.line, node, rank, None, None, 1, ""))
+    return ends
+
+
+def _speaker(raw: Raw, rank: int | None, node: str | None, file: str) -> str:
+    if rank is not None:
+        return f"rank {rank}"
+    label = raw.label
+    if label.pid is not None:
+        return f"{file} pid {label.pid}"
+    return f"{file} {node or ''} {label.local if label.local is not None else ''}"
+
+
+def _frames(around: str) -> str:
+    return next((name for name, form in _FRAMES if form.search(around)), "")
+
+
+def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks) -> list[Clue]:
+    """Mark the clues after which training went on for two steps or more: they were not what ended it."""
+    later: list[float] = []
+    lines: dict[str, list[int]] = {}
+    bad = {(c.file, c.line) for c in clues if c.category == "numeric"}
+    for reading in readings:
+        if is_kernel(reading):
+            continue
+        clock = clocks.of_file[reading.name]
+        jump_line = stepped_from(reading, clock, clocks.near)
+        good = [m for m in reading.marks if (reading.name, m.line) not in bad]
+        lines[reading.name] = sorted({m.line for m in good})
+        for mark in good:
+            if mark.stamp is not None:
+                at = with_year(mark.stamp, clocks.near).at + clock.shift
+                later.append(at + (clock.jump if jump_line is not None and mark.line >= jump_line else 0.0))
+    later.sort()
+    out = []
+    for clue in clues:
+        survived = False
+        if clue.role != "benign" and not clue.category.startswith("scheduler."):
+            own = lines.get(clue.file, [])
+            survived = len(own) - bisect_right(own, clue.line) >= 2
+            if clue.latest is not None and clue.earliest is not None and clue.latest - clue.earliest < 60:
+                survived = survived or len({round(t) for t in later[bisect_right(later, clue.latest + 1.0) :]}) >= 2
+            if clocks.start is not None and clue.latest is not None and clue.latest < clocks.start - 30:
+                survived = True  # before this job: it belongs to an earlier one
+        out.append(replace(clue, survived=survived) if survived else clue)
+    return out
+
+
+def _completed(readings: Sequence[FileReading]) -> bool | None:
+    said = [raw.row.kind for r in readings for raw in r.raws if raw.row.kind in ("job-completed", "job-failed")]
+    return None if not said else "job-failed" not in said
+
+
+def _last_words(readings: Sequence[FileReading], places: Places) -> dict[int, LastWords]:
+    words: dict[int, LastWords] = {}
+    for reading in readings:
+        rank = places.rank_of_file.get(reading.name)
+        if rank is not None and reading.words is not None and rank not in words:
+            steps = [m.step for m in reading.marks if m.step is not None and m.line <= reading.words[0]]
+            words[rank] = LastWords(reading.name, reading.words[0], max(steps, default=None), reading.words[1])
+    return words
+
+
+def _stacks(readings: Sequence[FileReading], places: Places) -> list[Stack]:
+    found = []
+    for reading in readings:
+        for raw in reading.raws:
+            if raw.row.kind != "layout-stack":
+                continue
+            body = re.split(r"\n(?=Process \d+: )", raw.around.lstrip("\n"))[0]
+            frames = re.findall(r"^\s{2,}(\S[^\n]*\([^\n]*:\d+\))", body, re.MULTILINE)[:6]
+            if not frames:
+                continue
+            rank, node = places.resolve(raw.label, reading.name)
+            top = " < ".join(frames[:4])
+            kind = "other"
+            if _COMMUNICATES.search(" ".join(frames[:3])):
+                kind = "communication"
+            elif _STACK_DATA.search(" ".join(frames)):
+                kind = "data"
+            elif _STACK_STORAGE.search(" ".join(frames)):
+                kind = "storage"
+            found.append(Stack(reading.name, raw.line, rank, node, kind, top[:300]))
+    return found
+
+
+def _pace(readings: Sequence[FileReading]) -> Pace | None:
+    """A lasting change of the time per step, of 3 % or more and clear of the jitter; None when there is none."""
+    for reading in readings:
+        marks = [mark for mark in reading.marks if mark.seconds]
+        if len(marks) < 6:
+            continue
+        times = [mark.seconds or 0.0 for mark in marks]
+        third = max(2, len(times) // 4)
+        before, after = median(times[:third]), median(times[-third:])
+        jitter = max(abs(t - before) for t in times[:third])
+        if before > 0 and after > 1.03 * before and after - before > 3 * jitter:
+            middle = (before + after) / 2
+            changed = next(m for m, t in zip(marks, times, strict=True) if t > middle)
+            return Pace(before, after, reading.name, changed.line)
+    return None

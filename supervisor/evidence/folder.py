@@ -1,0 +1,98 @@
+"""A folder of logs -> its verdict, in the form that `relight diagnose --json` prints. The one place that reads files here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.clues import Case, Clue, Verdict
+from policies.verdict import judge
+from supervisor.errors import UserError
+from supervisor.evidence.casefile import assemble
+from supervisor.evidence.files import walk
+from supervisor.evidence.places import Places, expand, resolve
+from supervisor.evidence.reading import FileReading, Reader
+
+LAYOUT_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """A verdict with what it was made of."""
+
+    case: Case
+    verdict: Verdict
+    files: int
+    size: int
+
+
+def read_layout(path: str) -> dict[str, Any]:
+    """A layout file: {"nodes": [...] or a host list, "gpus_per_node" or "ranks_per_node": n, "world_size": n}. Raises UserError."""
+    try:
+        with open(path, "rb") as file:
+            given = json.loads(file.read(LAYOUT_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from None
+    if not isinstance(given, dict):
+        raise UserError(f"{path}: an object is wanted: nodes, ranks_per_node, world_size")
+    return given
+
+
+def _given(readings: Sequence[FileReading], layout: dict[str, Any]) -> Places:
+    """What the logs say of places, with the layout that somebody knows laid over it."""
+    nodes = layout.get("nodes", layout.get("slots"))
+    names = expand(nodes) if isinstance(nodes, str) else [n for n in nodes or [] if isinstance(n, str)]
+    each = layout.get("ranks_per_node", layout.get("gpus_per_node"))
+    world = layout.get("world_size")
+    return resolve(
+        readings,
+        nodes=names or None,
+        each=each if type(each) is int and each > 0 else None,
+        world=world if type(world) is int and world > 0 else None,
+    )
+
+
+def diagnose_folder(folder: str, layout: dict[str, Any] | None = None, reader: Reader | None = None) -> Diagnosed:
+    """Read every log below the folder and judge. Raises OSError when the folder can't be listed."""
+    reader = reader or Reader()
+    names = walk(folder)
+    readings = [reader.read(os.path.join(folder, name), name) for name in names]
+    case = assemble(readings, _given(readings, layout or {}))
+    return Diagnosed(case, judge(case), len(names), sum(reading.size for reading in readings))
+
+
+def as_json(found: Diagnosed) -> dict[str, Any]:
+    """The answer for programs; its form is a contract (docs/diagnosis.md)."""
+    verdict = found.verdict
+    first = verdict.first if verdict.failed else None
+    return {
+        "schema": 1,
+        "failed": verdict.failed,
+        "first_error": None
+        if first is None
+        else {"file": first.file, "line": first.line, "rank": first.rank, "node": first.node},
+        "category": verdict.category,
+        "suspect_nodes": list(verdict.suspects),
+        "restart_ok": verdict.restart_ok,
+        "confidence": verdict.confidence,
+        "evidence": verdict.evidence,
+        "cascade": verdict.cascade,
+        "why": verdict.why,
+        "lines": [_line(clue) for clue in (*((first,) if first else ()), *verdict.support)],
+        "against": list(verdict.against),
+        "notes": list(found.case.notes),
+    }
+
+
+def _line(clue: Clue) -> dict[str, Any]:
+    return {
+        "file": clue.file,
+        "line": clue.line,
+        "rank": clue.rank,
+        "node": clue.node,
+        "kind": clue.kind,
+        "text": clue.text,
+    }

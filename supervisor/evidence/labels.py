@@ -1,0 +1,130 @@
+"""Who is speaking: the labels of rank, local rank, task, node and process that a line carries. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+HEAD: Final = 1200
+"""Characters of a line in which a label is looked for: a progress bar may stand before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a line says of its speaker; None is not said."""
+
+    rank: int | None = None
+    local: int | None = None
+    task: int | None = None  # of `srun --label` and its like: a rank only where each rank is a task
+    node: str | None = None
+    pid: int | None = None
+    ip: str | None = None
+
+
+_RANK: Final = (
+    re.compile(r"(?:^|\s|\])\[rank[ :=]?(\d{1,6})\]", re.IGNORECASE),
+    re.compile(r"\[(?:PG [^\]]{0,80}?)?Rank (\d{1,6})\]"),
+    re.compile(r"\b[Rr]ank[=:] ?(\d{1,6})\b"),
+    re.compile(r"^\s*Rank (\d{1,6})\b"),
+    re.compile(r"\bRank (\d{1,6}): found\b"),
+    re.compile(r"\[\d{1,5},(\d{1,6})\]<std(?:err|out)>:"),
+)
+_LOCAL: Final = (
+    re.compile(r"^\s*\[(?:default|local_rank|rank-local )(\d{1,3})\]:?"),
+    re.compile(r"\blocal[_ ]rank[=:]? ?(\d{1,3})\b"),
+    re.compile(r"--local[_-]rank[= ](\d{1,3})\b"),
+)
+_TASK: Final = re.compile(r"^\s*(\d{1,6}): ")
+_NCCL: Final = re.compile(r"(?:^|[\]\s:>|])([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?:(\d{2,8}):(\d{2,8}) \[(\d{1,3})\] ")
+_NATIVE: Final = re.compile(r"(?:^|\s)\[([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? ?:(\d{2,8}) ?(?::\d+ ?:\d+)?\]")
+_RAY: Final = re.compile(r"\(\w+(?:\([^)]*\))? pid=(\d+)(?:, ip=([\d.]+))?\)")
+_KERNEL: Final = re.compile(
+    r"\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
+)
+_PDSH: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): ")
+_NOT_NODES: Final = frozenset(
+    [
+        "srun",
+        "slurmstepd",
+        "slurmctld",
+        "slurmd",
+        "sbatch",
+        "error",
+        "warning",
+        "info",
+        "debug",
+        "traceback",
+        "pyxis",
+        "enroot",
+        "kernel",
+        "wandb",
+        "note",
+        "file",
+        "mpirun",
+        "exception",
+        "terminate",
+        "what",
+        "frame",
+        "fatal",
+        "hint",
+        "raise",
+        "return",
+        "import",
+        "critical",
+        "root",
+        "cause",
+        "failures",
+        "time",
+        "host",
+        "rank",
+        "exitcode",
+        "nvrm",
+        "nvidia",
+        "runtimeerror",
+        "valueerror",
+        "assertionerror",
+        "oserror",
+        "keyerror",
+        "typeerror",
+        "nccl",
+        "loss",
+        "step",
+        "epoch",
+        "train",
+        "lustre",
+        "lustreerror",
+        "nfs",
+        "mce",
+        "bash",
+        "python",
+        "python3",
+        "sh",
+        "iter",
+        "iteration",
+        "it",
+    ],
+)
+
+
+def read_label(line: str) -> Label:
+    """Everything that the line says of its speaker. The line has no colours any more."""
+    head = line[:HEAD]
+    rank = next((int(m[1]) for form in _RANK if (m := form.search(head))), None)
+    local = next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None)
+    task = int(m[1]) if (m := _TASK.match(head)) else None
+    node = ip = None
+    pid = None
+    if m := _NCCL.search(head):
+        node, pid, local = m[1], int(m[2]), int(m[4])
+    elif m := _NATIVE.search(head):
+        node, pid = m[1], int(m[2])
+    elif m := _RAY.search(head):
+        pid, ip = int(m[1]), m[2]
+    elif (m := _KERNEL.search(head)) or (
+        (m := _PDSH.match(head)) and m[1].lower() not in _NOT_NODES and any(c.isdigit() for c in m[1])
+    ):
+        node = m[1]
+    if node is not None and (node.lower() in _NOT_NODES or node.lower().startswith(("rank", "default"))):
+        node = None
+    return Label(rank, local, task, node, pid, ip)

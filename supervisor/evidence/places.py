@@ -1,0 +1,409 @@
+"""Which rank sits on which node: what the files themselves say of the layout, resolved; None where it cannot be told. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from supervisor.evidence.labels import Label
+from supervisor.evidence.reading import FileReading, Raw
+
+_HOSTLIST: Final = re.compile(r"([A-Za-z][\w-]*?)\[([\d,-]+)\]|([A-Za-z][\w-]*)")
+_RANK_FILE: Final = re.compile(
+    r"(?:^|[._-])(?:rank|task|worker|proc|global_rank)[._-]?(\d{1,6})(?:[._-]|$)", re.IGNORECASE
+)
+_HOST_NAME: Final = re.compile(r"[A-Za-z][A-Za-z]*[A-Za-z0-9-]*\d+")
+_NO_HOST: Final = re.compile(
+    r"^(rank|task|log|output|out|err|slurm|job|node|main|train|part|attempt|cycle|app|worker|step|stderr|stdout|r)[._-]?\d*$",
+    re.IGNORECASE,
+)
+NODES: Final = 100_000
+
+
+def expand(text: str) -> list[str]:
+    """A Slurm host list, or names with spaces or commas between -> names in the given order. Not more than NODES."""
+    names: list[str] = []
+    for prefix, ranges, plain in _HOSTLIST.findall(text):
+        if plain:
+            names.append(plain)
+            continue
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            if not first.isdigit() or (last and not last.isdigit()):
+                continue
+            width, begin, end = len(first), int(first), int(last or first)
+            if end - begin > NODES:
+                continue
+            names.extend(f"{prefix}{number:0{width}d}" for number in range(begin, end + 1))
+    return names[:NODES]
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that puts n9 before n10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One record of a launcher's failure report."""
+
+    file: str
+    line: int
+    node: str
+    rank: int | None
+    local: int | None
+    pid: int | None
+    code: int | None
+    time: str
+
+
+@dataclass(slots=True)
+class Places:
+    """The layout as far as it is known, and how a label becomes a rank and a node."""
+
+    nodes: tuple[str, ...] = ()
+    world: int | None = None
+    per_node: int | None = None
+    tasks_are_nodes: bool = False
+    whole: bool = False  # `nodes` are all nodes of the job, in the order of their ranks
+    node_of_rank: dict[int, str] = field(default_factory=dict)  # told outright, beside the layout
+    by_pid: dict[tuple[str | None, int], tuple[int | None, int | None]] = field(default_factory=dict)  # -> rank, local
+    node_of_pid: dict[int, str | None] = field(default_factory=dict)
+    node_of_ip: dict[str, str] = field(default_factory=dict)
+    node_of_file: dict[str, str] = field(default_factory=dict)
+    rank_of_file: dict[str, int] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+
+    def rank(self, node: str | None, local: int | None) -> int | None:
+        """The rank at a place of a block layout."""
+        if node is None or local is None or not self.per_node or node not in self.nodes or local >= self.per_node:
+            return None
+        return self.nodes.index(node) * self.per_node + local
+
+    def node(self, rank: int | None) -> str | None:
+        """The node of a rank in a block layout."""
+        if rank is not None and rank in self.node_of_rank:
+            return self.node_of_rank[rank]
+        if rank is None or not self.per_node or not self.nodes or not self.whole:
+            return None
+        slot = rank // self.per_node
+        return self.nodes[slot] if slot < len(self.nodes) else None
+
+    def host(self, name: str | None) -> str | None:
+        """A name or an address as one of our nodes: `n1.cluster.local`, `n1-ib0`, `10.0.0.7`."""
+        if not name:
+            return None
+        if name in self.node_of_ip:
+            return self.node_of_ip[name]
+        short = name.split(".")[0] if not name[0].isdigit() else name
+        if short in self.nodes:
+            return short
+        trimmed = re.sub(r"-(ib|eth|hsn|opa|bond)\w*$", "", short)
+        return trimmed if trimmed in self.nodes else None
+
+    def resolve(self, label: Label, file: str) -> tuple[int | None, str | None]:
+        """Rank and node of a speaker."""
+        rank, node, local, pid = label.rank, self.host(label.node) or label.node, label.local, label.pid
+        home = self.node_of_file.get(file)
+        if node is not None and self.nodes and node not in self.nodes:
+            node = home
+        if node is None and label.ip:
+            node = self.node_of_ip.get(label.ip)
+        if pid is not None:
+            node = node or home or self.node_of_pid.get(pid)
+            known_rank, known_local = self.by_pid.get((node, pid), (None, None))
+            rank = known_rank if rank is None else rank
+            local = known_local if known_local is not None else local
+        node = node or home
+        if rank is None and label.task is not None:
+            if self.tasks_are_nodes:
+                if node is None and label.task < len(self.nodes):
+                    node = self.nodes[label.task]
+            elif self.world is None or label.task < self.world:
+                rank = label.task
+        if rank is None:
+            rank = self.rank_of_file.get(file)
+        if self.world is not None and rank is not None and rank >= self.world:
+            rank = None
+        if rank is None:
+            rank = self.rank(node, local)
+        if node is None:
+            node = self.node(rank)
+        return rank, node
+
+
+def blocks_of(reading: FileReading) -> Iterable[Block]:
+    """The records of torchelastic's failure reports in one file."""
+    for raw in reading.raws:
+        if raw.row.kind != "layout-block":
+            continue
+        rank = re.search(r"\brank\s+: (\d+)(?: \(local_rank: (\d+)\))?", raw.around)
+        after = raw.around[max(0, raw.around.rfind(" host")) :] if rank is None else raw.around
+        code = re.search(r"exitcode\s+: (-?\d+)\s+\(pid: (\d+)\)", after)
+        when = re.findall(r"time\s+: (\S+)", raw.around[:400])
+        yield Block(
+            file=reading.name,
+            line=raw.line,
+            node=raw.groups["node"],
+            rank=int(rank[1]) if rank else None,
+            local=int(rank[2]) if rank and rank[2] else None,
+            pid=int(code[2]) if code else None,
+            code=int(code[1]) if code else None,
+            time=when[-1] if when else "",
+        )
+
+
+def _told(readings: Sequence[FileReading]) -> tuple[list[str], int | None, int | None]:
+    nodes: list[str] = []
+    world: int | None = None
+    each: int | None = None
+    for reading in readings:
+        for raw in reading.raws:
+            if raw.row.kind == "layout-nodes" and not nodes:
+                nodes = expand(raw.groups.get("nodes", ""))
+            elif raw.row.kind in ("layout-size", "layout-nccl"):
+                world = world or _number(raw.groups.get("world"))
+                each = each or _number(raw.groups.get("each"))
+    return nodes, world, each
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and len(text) < 8 and int(text) > 0 else None
+
+
+def file_rank(name: str) -> int | None:
+    """The rank (or task) that a file's name gives."""
+    match = _RANK_FILE.search(os.path.basename(name).split(".log")[0].split(".out")[0])
+    return int(match[1]) if match else None
+
+
+def file_node(name: str, nodes: Iterable[str]) -> str | None:
+    """The node that a file's name gives: the longest known name that stands in it between separators."""
+    base = os.path.basename(name)
+    found = [n for n in nodes if re.search(rf"(?:^|[._-]){re.escape(n)}(?:[._-]|$)", base)]
+    return max(found, key=len) if found else None
+
+
+_WORDS: Final = frozenset(
+    "slurm log logs job trace stack stacks dcgmi nccl output out err train diag journal dmesg messages kern kernel syslog"
+    " journalctl rank task node stdout stderr host worker pyspy smi nvsmi k".split(" "),  # noqa: SIM905 - a list is longer
+)
+
+
+def stem_node(name: str) -> str | None:
+    """A file that is called after a host: `om-2.log`, `slurm-1457443-dgx-021.out`, `trace-qz-n03.txt`."""
+    parts = re.split(r"([-._])", os.path.basename(name).split(".")[0])
+    words, seps = parts[::2], parts[1::2]
+    while words and (words[0].lower() in _WORDS or words[0].isdigit() or re.fullmatch(r"r\d", words[0])):
+        words, seps = words[1:], seps[1:]
+    while words and words[-1].lower() in _WORDS:
+        words, seps = words[:-1], seps[:-1]
+    stem = "".join(w + s for w, s in zip(words, [*seps, ""], strict=False))
+    if not _HOST_NAME.fullmatch(stem) or _NO_HOST.match(stem) or len(stem) > 63:
+        return None
+    return None if re.search(r"\d{5,}$", stem) else stem  # the number of a job, not of a host
+
+
+def resolve(
+    readings: Sequence[FileReading],
+    *,
+    nodes: list[str] | None = None,
+    each: int | None = None,
+    world: int | None = None,
+) -> Places:
+    """The layout of all that was read; what is given (nodes in slot order, ranks of each, all ranks) is not doubted."""
+    places = Places()
+    told_nodes, told_world, told_each = _told(readings)
+    nodes, each, places.world = nodes or told_nodes, each or told_each, world or told_world
+    places.blocks = [block for reading in readings for block in blocks_of(reading)]
+    spoken: Counter[str] = Counter()
+    spoken_in: dict[str, Counter[str]] = defaultdict(Counter)
+    locals_of: dict[tuple[str, int], int] = {}
+    for reading in readings:
+        for raw in _labelled(reading):
+            name = raw.label.node
+            if name:
+                spoken[name] += 1
+                spoken_in[reading.name][name] += 1
+                if raw.label.pid is not None and raw.label.local is not None:
+                    locals_of[name, raw.label.pid] = raw.label.local
+    labelled = set(spoken)
+    for block in places.blocks:
+        spoken[block.node] += 1
+        spoken_in[block.file][block.node] += 1
+    stems = {s for r in readings if (s := stem_node(r.name))}
+    mentioned = {n for r in readings for raw in r.raws if (n := _peer_node(raw))}
+    named = set(spoken) | mentioned | (stems if len(stems) > 1 or not spoken else set())
+    places.nodes = tuple(nodes or sorted(named, key=natural))
+    # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
+    places.whole = bool(nodes) or len(spoken) > 1 or len(stems) > 1 or (bool(labelled) and not mentioned - labelled)
+    _files(places, readings, spoken_in)
+    _addresses(places, readings)
+    _sizes(places, readings, each, locals_of)
+    _processes(places, locals_of)
+    _tasks(places, readings)
+    return places
+
+
+def _labelled(reading: FileReading) -> Iterable[Raw]:
+    return (raw for raw in reading.raws if raw.label.node)
+
+
+def _peer_node(raw: Raw) -> str | None:
+    if raw.row.kind in ("node-failure", "launch-timeout", "srun-killed", "srun-exited", "srun-terminated"):
+        name = raw.groups.get("node")
+        return name if name and "[" not in name else None
+    if raw.row.kind == "launch-failed-elsewhere" and (m := re.search(r"failed on node ([\w-]+)", raw.text)):
+        return m[1]
+    if raw.row.kind == "cancelled" and (m := re.search(r" ON ([A-Za-z][\w-]*)", raw.text)):
+        return m[1]
+    return None
+
+
+def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str, Counter[str]]) -> None:
+    """Files of one host: by their name; by who speaks in them, when there are such files of several hosts."""
+    lone = {next(iter(names)) for names in spoken_in.values() if len(names) == 1}
+    for reading in readings:
+        rank = file_rank(reading.name)
+        if rank is not None:
+            places.rank_of_file[reading.name] = rank
+        node = file_node(reading.name, places.nodes)
+        heard = [name for name in spoken_in[reading.name] if name in places.nodes]
+        if node is None and len(heard) == 1 and len(lone) > 1:
+            node = heard[0]
+        if node is None and len(places.nodes) == 1 and places.whole:
+            node = places.nodes[0]
+        if node is not None:
+            places.node_of_file[reading.name] = node
+
+
+def _addresses(places: Places, readings: Sequence[FileReading]) -> None:
+    for reading in readings:
+        for raw in reading.raws:
+            address = raw.groups.get("ip")
+            node = places.host(raw.label.node) or places.node_of_file.get(reading.name)
+            if address and node:
+                places.node_of_ip.setdefault(address, node)
+
+
+def _sizes(
+    places: Places, readings: Sequence[FileReading], each: int | None, locals_of: dict[tuple[str, int], int]
+) -> None:
+    if places.world is None:
+        ranks = {block.rank for block in places.blocks if block.rank is not None}
+        ranks |= set(places.rank_of_file.values())
+        ranks |= {raw.label.rank for r in readings for raw in r.raws if raw.label.rank is not None}
+        ranks |= {raw.label.task for r in readings for raw in r.raws if raw.label.task is not None}
+        seen = (max(ranks) + 1) if ranks else None
+    else:
+        seen = places.world
+    if each is None:
+        for block in places.blocks:
+            if block.rank is not None and block.local is not None and block.node in places.nodes:
+                slot = places.nodes.index(block.node)
+                if slot and (block.rank - block.local) % slot == 0 and block.rank > block.local:
+                    each = (block.rank - block.local) // slot
+                    break
+    if each is None and seen and places.whole and places.nodes and seen % len(places.nodes) == 0:
+        each = seen // len(places.nodes)
+    if each is None and set(locals_of.values()) == set(range(max(locals_of.values(), default=0) + 1)):
+        each = max(locals_of.values()) + 1
+    if each is None:
+        each = _processes_per_node(readings, places)
+    if each is None and len(places.nodes) == 1 and places.whole:
+        each = seen
+    places.per_node = each
+    if places.world is None and each and places.whole and (seen is None or seen <= each * len(places.nodes)):
+        places.world = each * len(places.nodes)
+    places.world = places.world or seen
+    places.tasks_are_nodes = _tasks_are_nodes(places, readings)
+
+
+def _processes_per_node(readings: Sequence[FileReading], places: Places) -> int | None:
+    """How many processes of each host spoke one after the other, at the last time that all hosts did."""
+    groups: list[tuple[str, set[int]]] = []
+    for reading in readings:
+        for raw in reading.raws:
+            if raw.row.kind == "layout-pmix" and raw.label.node in places.nodes and raw.label.pid is not None:
+                if not groups or groups[-1][0] != raw.label.node:
+                    groups.append((str(raw.label.node), set()))
+                groups[-1][1].add(raw.label.pid)
+    last = groups[-len(places.nodes) :] if places.nodes else []
+    sizes = {len(pids) for _, pids in last}
+    return sizes.pop() if len(sizes) == 1 and {name for name, _ in last} == set(places.nodes) else None
+
+
+def _tasks_are_nodes(places: Places, readings: Sequence[FileReading]) -> bool:
+    """Srun's task numbers count nodes (one launcher a node), not ranks."""
+    if not places.per_node or places.per_node == 1 or len(places.nodes) < 2:
+        return False
+    for reading in readings:
+        for raw in reading.raws:
+            task, node = raw.label.task, places.host(raw.label.node)
+            if raw.row.kind.startswith("srun-"):
+                node = places.host(raw.groups.get("node"))
+                first = re.match(r"\d+", raw.groups.get("tasks", ""))
+                task = int(first[0]) if first else None
+            if task is None or node is None:
+                continue
+            if task >= len(places.nodes):
+                return False
+            if places.nodes[task] == node and places.node(task) != node:
+                return True
+    return False
+
+
+def _processes(places: Places, locals_of: dict[tuple[str, int], int]) -> None:
+    for block in places.blocks:
+        if block.rank is not None:
+            places.node_of_rank[block.rank] = block.node
+        if block.pid is not None:
+            places.by_pid[block.node, block.pid] = (block.rank, block.local)
+            places.node_of_pid[block.pid] = block.node
+    of_node: dict[str, dict[int, int]] = defaultdict(dict)
+    for (node, pid), local in locals_of.items():
+        of_node[node][pid] = local
+    for node, pids in of_node.items():
+        # NCCL prints the device in brackets; with one device visible to each process that is always 0
+        if len(pids) > 1 and len(set(pids.values())) == 1 and places.per_node and len(pids) <= places.per_node:
+            pids = {pid: place for place, pid in enumerate(sorted(pids))} if len(pids) == places.per_node else {}  # noqa: PLW2901
+        for pid, local in pids.items():
+            known = places.by_pid.get((node, pid))
+            if known is None or known[0] is None:
+                places.by_pid[node, pid] = (places.rank(node, local), local)
+            places.node_of_pid.setdefault(pid, node)
+
+
+def numbers(text: str) -> list[int]:
+    """`0-57,59` as numbers; what is no such list gives none."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if (
+            first.isdigit()
+            and (not last or last.isdigit())
+            and len(part) < 16
+            and int(last or first) - int(first) < NODES
+        ):
+            found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _tasks(places: Places, readings: Sequence[FileReading]) -> None:
+    """Srun tells the node of each task; where tasks are ranks that is the node of each rank."""
+    if places.tasks_are_nodes:
+        return
+    told = [
+        (task, node)
+        for reading in readings
+        for raw in reading.raws
+        if raw.row.kind.startswith("srun-") and (node := raw.groups.get("node"))
+        for task in numbers(raw.groups.get("tasks", ""))
+    ]
+    if places.per_node == 1 or any(task >= len(places.nodes) for task, _ in told):
+        for task, node in told:
+            places.node_of_rank.setdefault(task, node)

@@ -1,0 +1,307 @@
+"""One log file -> the lines that mean something, with their labels, their times and what stands around them.
+
+One pass of the engine finds candidates; only those are decoded and looked at. What repeats is counted, not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Final
+
+from supervisor.evidence.engine import Engine, engine
+from supervisor.evidence.files import Block, UnreadableError, blocks
+from supervisor.evidence.labels import Label, read_label
+from supervisor.evidence.scan import LONGEST, TEXT, clean, fit
+from supervisor.evidence.stamps import Stamp, read_stamp
+from supervisor.evidence.table import Signature, read_table, table
+
+KEPT: Final = {"root": 200, "cascade": 40, "context": 40, "benign": 8}
+"""Lines of one kind that are kept of one file, by role; of cascades also the first of each speaker, up to SPEAKERS."""
+
+SPEAKERS: Final = 600
+"""Speakers whose first cascade line of one kind is kept beyond KEPT; 5,120 ranks in one file would say it all the same."""
+
+MARKS: Final = 24
+"""Step lines kept from the start and from the end of a file."""
+
+LOOK_BACK: Final = 8192
+LOOK_ON: Final = 4096
+"""Bytes before and behind a line in which its traceback and the nearest times are looked for."""
+
+STEP: Final = read_table(resources.files("supervisor.evidence").joinpath("steps.toml").read_text("utf-8"))
+"""The one row for lines of progress; its group `step` is the number of the step, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line that shows that training went on."""
+
+    line: int
+    step: int | None
+    stamp: Stamp | None
+    label: Label
+    seconds: float | None  # per step, where the line tells it
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A line of a known kind, before its place and time are resolved."""
+
+    line: int
+    row: Signature
+    groups: dict[str, str]
+    text: str
+    label: Label
+    stamp: Stamp | None
+    before: Stamp | None  # the nearest time above, within LOOK_BACK
+    after: Stamp | None
+    around: str  # what follows a stack or a launcher's block; the traceback above a root
+
+
+@dataclass(slots=True)
+class FileReading:
+    """What one file gave."""
+
+    name: str
+    size: int = 0
+    lines: int = 0
+    mtime: float = 0.0
+    raws: list[Raw] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    words: tuple[int, str] | None = None  # the last line before the first cascade (or of the file)
+    first_cascade: int | None = None
+    first: Stamp | None = None  # the first time in the file
+    problem: str = ""
+
+
+_PER_STEP: Final = re.compile(r"elapsed time per iteration \((ms|s)\): ([\d.]+)")
+
+
+class Reader:
+    """Reads files with one table. Costs about 20 MB for the engine, once."""
+
+    def __init__(self, rows: Sequence[Signature] | None = None, scanner: Engine | None = None) -> None:
+        self.rows = tuple(table() if rows is None else rows) + STEP
+        self._step = len(self.rows) - 1
+        self._engine = engine(self.rows) if scanner is None else scanner
+
+    def read(self, path: str, name: str) -> FileReading:
+        """Read one file to its end, or to where it breaks off: then `problem` says why."""
+        out = FileReading(name)
+        work = _Work(out, self.rows, self._step)
+        try:
+            status = os.stat(path)
+            out.size, out.mtime = status.st_size, status.st_mtime
+            for block in blocks(path):
+                work.block(block, self._engine)
+        except (UnreadableError, OSError) as error:
+            out.problem = str(error)
+        work.close()
+        return out
+
+
+class _Work:
+    """The state of reading one file."""
+
+    def __init__(self, out: FileReading, rows: Sequence[Signature], step: int) -> None:
+        self.out = out
+        self.rows = rows
+        self.step = step
+        self.back = b""  # the end of the block before
+        self.kept: Counter[int] = Counter()
+        self.met: set[tuple[int, bytes]] = set()
+        self.full: set[int] = set()
+        self.late: dict[int, deque[Raw]] = {}
+        self.first_marks: list[tuple[int, str]] = []
+        self.last_marks: deque[tuple[int, bytes]] = deque(maxlen=MARKS)
+
+    def block(self, block: Block, scanner: Engine) -> None:
+        data = block.data
+        if self.out.first is None:
+            self.out.first = _nearest(data[:LOOK_BACK].split(b"\n"))
+        hits: list[int] = []
+        add = hits.append
+        scanner.scan(data, lambda row, end: add(end << 12 | row))
+        hits.sort()
+        line, counted, end_of_line, start = block.line, 0, -1, 0
+        ends: list[int] = []
+        for hit in hits:
+            end = hit >> 12
+            if end <= end_of_line:
+                ends.append(hit)
+                continue
+            if ends:
+                self._line(data, start, end_of_line, line, ends)
+            start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
+            end_of_line = data.find(b"\n", max(end - 1, 0))
+            if end_of_line < 0:
+                end_of_line = len(data)
+            line += data.count(b"\n", counted, start)
+            counted = start
+            ends = [hit]
+        if ends:
+            self._line(data, start, end_of_line, line, ends)
+        self.out.lines = block.line + data.count(b"\n") - (1 if data.endswith(b"\n") else 0)
+        self.back = data[-LOOK_BACK:]
+
+    def _line(self, data: bytes, start: int, stop: int, line: int, ends: list[int]) -> None:
+        rows = {hit & 4095 for hit in ends}
+        if self.step in rows:
+            self._mark(data, start, stop, line)
+            rows.discard(self.step)
+            if not rows:
+                return
+        if rows <= self.full and not self._new_speaker(data, start, min(rows)):
+            self.out.counts.update(self.rows[row].kind for row in rows)
+            return
+        texts: dict[int, str] = {}
+        for hit in sorted(ends, key=lambda h: h & 4095):
+            row, end = hit & 4095, hit >> 12
+            if row == self.step:
+                continue
+            begin = data.rfind(b"\r", start, max(end - 1, start)) + 1 or start
+            begin = max(begin, start)
+            if begin not in texts:
+                texts[begin] = clean(_window(data, begin, stop, end))
+            found = fit(texts[begin], self.rows[row : row + 1])
+            if found is not None:
+                self._keep(data, start, stop, line, row, found[1], texts[begin])
+                return
+
+    def _new_speaker(self, data: bytes, start: int, row: int) -> bool:
+        """A kind that has been kept often enough is still kept once of each speaker: of cascades, roots and the rest alike."""
+        key = (row, data[start : start + 12])
+        if key in self.met or len(self.met) > SPEAKERS:
+            return False
+        self.met.add(key)
+        return True
+
+    def _mark(self, data: bytes, start: int, stop: int, line: int) -> None:
+        raw = data[max(start, data.rfind(b"\r", start, stop) + 1) : stop][:512]
+        if len(self.first_marks) < MARKS:
+            self.first_marks.append((line, clean(raw.decode("utf-8", "replace"))))
+        else:
+            self.last_marks.append((line, raw))
+
+    def _keep(self, data: bytes, start: int, stop: int, line: int, row: int, match: re.Match[str], text: str) -> None:
+        signature = self.rows[row]
+        out = self.out
+        out.counts[signature.kind] += 1
+        self.kept[row] += 1
+        if signature.role == "cascade" and signature.grade >= 1 and out.first_cascade is None:
+            out.first_cascade = line
+            out.words = self._words(data, start, line)
+        if signature.role == "benign" and not signature.kind.startswith("layout"):
+            return
+        if self.kept[row] >= KEPT[signature.role]:
+            self.full.add(row)
+        label = read_label(text)
+        if label == Label() and (data.find(b"\r", start, stop) >= 0):
+            label = read_label(clean(data[start : start + 300].decode("utf-8", "replace")))
+        stamp = read_stamp(text)
+        behind = self._behind(data, start)
+        ahead = data[stop + 1 : stop + 1 + LOOK_ON]
+        looks = signature.role == "root" or (signature.role == "context" and signature.kind.startswith("activity"))
+        around = ""
+        if signature.role == "root":
+            around = _traceback(behind, ahead, signature.kind)
+        elif signature.kind in ("layout-block", "layout-stack"):
+            around = (behind[-400:] if signature.kind == "layout-block" else b"").decode("utf-8", "replace")
+            around += "\n" + ahead[:2600].decode("utf-8", "replace")
+        raw = Raw(
+            line=line,
+            row=signature,
+            groups={name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value},
+            text=text.strip()[:TEXT],
+            label=label,
+            stamp=stamp,
+            before=stamp or (_nearest(reversed(behind.split(b"\n"))) if looks else None),
+            after=stamp or (_nearest(ahead.split(b"\n")) if looks else None),
+            around=around,
+        )
+        if self.kept[row] <= KEPT[signature.role] or signature.role == "cascade":
+            out.raws.append(raw)
+        elif signature.role == "context":
+            self.late.setdefault(row, deque(maxlen=KEPT["context"])).append(raw)
+
+    def _behind(self, data: bytes, start: int) -> bytes:
+        if start >= LOOK_BACK:
+            return data[start - LOOK_BACK : start]
+        return (self.back + data[:start])[-LOOK_BACK:]
+
+    def _words(self, data: bytes, start: int, line: int) -> tuple[int, str] | None:
+        number = line
+        for raw in reversed(self._behind(data, start).split(b"\n")[:-1]):
+            number -= 1
+            text = clean(raw[-TEXT:].decode("utf-8", "replace")).strip()
+            if text:
+                return (number, text) if number > 0 else None
+        return None
+
+    def close(self) -> None:
+        out = self.out
+        for late in self.late.values():
+            out.raws.extend(late)
+        out.raws.sort(key=lambda raw: raw.line)
+        if out.words is None and out.first_cascade is None and self.back:
+            text = self.back.rstrip(b"\n\r ")
+            number = out.lines - self.back[len(text) :].count(b"\n") + (1 if self.back.endswith(b"\n") else 0)
+            last = clean(text.rsplit(b"\n", 1)[-1][-TEXT:].decode("utf-8", "replace")).strip()
+            out.words = (max(1, number), last) if last else None
+        lines: Iterable[tuple[int, str]] = [
+            *self.first_marks,
+            *((line, clean(raw.decode("utf-8", "replace"))) for line, raw in self.last_marks),
+        ]
+        out.marks = [mark for line, text in lines if (mark := _read_mark(line, text)) is not None]
+
+
+def _read_mark(line: int, text: str) -> Mark | None:
+    match = STEP[0].pattern.search(text)
+    if match is None:
+        return None
+    step = next((int(value) for value in match.groupdict().values() if value and len(value) < 16), None)
+    seconds = None
+    if per := _PER_STEP.search(text):
+        seconds = float(per[2]) / (1000.0 if per[1] == "ms" else 1.0) if per[2].count(".") <= 1 else None
+    return Mark(line, step, read_stamp(text), read_label(text), seconds)
+
+
+def _window(data: bytes, begin: int, stop: int, end: int) -> str:
+    """The line, or of a line without end its head and what stands around the find."""
+    if stop - begin <= LONGEST:
+        raw = data[begin:stop]
+    elif end - begin < LONGEST // 2:
+        raw = data[begin : begin + LONGEST]
+    else:
+        raw = data[begin : begin + 512] + b" ... " + data[end - LONGEST // 2 : min(stop, end + LONGEST // 3)]
+    return raw.decode("utf-8", "replace")
+
+
+def _nearest(lines: Iterable[bytes]) -> Stamp | None:
+    for number, raw in enumerate(lines):
+        if number > 60:
+            return None
+        stamp = read_stamp(raw[:400].decode("utf-8", "replace")) if b":" in raw else None
+        if stamp is not None:
+            return stamp
+    return None
+
+
+_FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d+,? in (\S{1,80})')
+
+
+def _traceback(behind: bytes, ahead: bytes, kind: str) -> str:
+    """The frames that led to a root: files and functions, outermost first. Above it; below it for a crash handler's dump."""
+    if kind == "python-crash":
+        frames = _FRAME.findall(ahead[:2000].decode("utf-8", "replace"))[:12]
+    else:
+        tail = behind.decode("utf-8", "replace")
+        cut = tail.rfind("Traceback (most recent call last)")
+        frames = _FRAME.findall(tail[cut:])[-12:] if cut >= 0 else []
+    return "\n".join(f"{file} {function}" for file, function in frames)

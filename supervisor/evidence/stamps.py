@@ -1,0 +1,107 @@
+"""The time that a line carries, in all the forms in use -> seconds, with what the form leaves out. Pure."""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+MONTHS: Final = {
+    m: n for n, m in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
+}
+NO_YEAR: Final = 2000
+"""The year of a stamp that has none: a leap year, so that 29 February can be read."""
+
+HEAD: Final = 400
+"""Characters of a line in which a stamp is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """`at`: seconds since 1970 as if the stamp were UTC (its own zone is applied when it has one)."""
+
+    at: float
+    year: bool  # the form has a year
+    zone: bool  # the form has a zone
+    fraction: bool  # finer than a second
+
+
+def _seconds(year: int, month: int, day: int, hms: str, fraction: str | None) -> float | None:
+    hour, minute, second = (int(part) for part in hms.split(":"))
+    if not (1970 <= year <= 2199 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
+        return None
+    whole = calendar.timegm((year, month, day, hour, minute, second))
+    return whole + (float("0." + fraction) if fraction else 0.0)
+
+
+def _zone(text: str | None) -> int | None:
+    """Seconds east of Greenwich; None when there is no zone."""
+    if not text:
+        return None
+    if text in ("Z", "z"):
+        return 0
+    digits = text[1:].replace(":", "")
+    shift = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60
+    return -shift if text[0] == "-" else shift
+
+
+def _iso(m: re.Match[str]) -> Stamp | None:
+    at = _seconds(int(m[1]), int(m[2]), int(m[3]), m[4], m[5])
+    zone = _zone(m[6])
+    return None if at is None else Stamp(at - (zone or 0), True, zone is not None, bool(m[5]))
+
+
+def _glog(m: re.Match[str]) -> Stamp | None:
+    digits = m[1]  # month without a leading zero (torch C++): 314, 1216; with it (Python, absl): 0314
+    at = _seconds(NO_YEAR, int(digits[:-2]), int(digits[-2:]), m[2], m[3])
+    return None if at is None else Stamp(at, False, False, bool(m[3]))
+
+
+def _syslog(m: re.Match[str]) -> Stamp | None:
+    at = _seconds(NO_YEAR, MONTHS[m[1].lower()], int(m[2]), m[3], m[4])
+    return None if at is None else Stamp(at, False, False, bool(m[4]))
+
+
+def _ctime(m: re.Match[str]) -> Stamp | None:
+    at = _seconds(int(m[4]), MONTHS[m[1].lower()], int(m[2]), m[3], None)
+    return None if at is None else Stamp(at, True, False, False)
+
+
+_MONTH: Final = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Stamp | None]], ...]] = (
+    (
+        re.compile(r"\b(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"),
+        _iso,
+    ),
+    (re.compile(r"(?:^|[\s\[:])[IWEF](\d{3,4}) (\d\d:\d\d:\d\d)\.(\d{1,9})\b"), _glog),
+    (re.compile(rf"\b\w{{3}} {_MONTH} +(\d{{1,2}}) (\d\d:\d\d:\d\d) (?:\w+ )?(\d{{4}})\b"), _ctime),
+    (re.compile(rf"\b{_MONTH} +(\d{{1,2}}) (\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?"), _syslog),
+)
+
+
+def read_stamp(line: str) -> Stamp | None:
+    """The first time that the line carries, or None. The forms: ISO 8601 and its kin, glog, ctime, syslog."""
+    head = line[:HEAD]
+    if ":" not in head:
+        return None
+    best: tuple[int, Stamp] | None = None
+    for form, value in _FORMS:
+        match = form.search(head)
+        if match is not None and (best is None or match.start() < best[0]):
+            stamp = value(match)
+            if stamp is not None:
+                best = (match.start(), stamp)
+    return best[1] if best else None
+
+
+def with_year(stamp: Stamp, near: float) -> Stamp:
+    """A stamp without a year, in the year that brings it nearest to `near` (seconds since 1970)."""
+    if stamp.year:
+        return stamp
+    year = 1970 + int(near // 31556952)
+    parts = time.gmtime(stamp.at)[:6]
+    choices = [calendar.timegm((candidate, *parts[1:])) + stamp.at % 1 for candidate in (year - 1, year, year + 1)]
+    return Stamp(min(choices, key=lambda at: abs(at - near)), False, stamp.zone, stamp.fraction)

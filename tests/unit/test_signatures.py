@@ -1,0 +1,104 @@
+"""The table of line kinds: each row's example is its test, on both engines."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.evidence.engine import Hyperscan, Regular
+from supervisor.evidence.scan import clean, scan
+from supervisor.evidence.table import read_table, table, with_site
+
+ROWS = table()
+
+
+@pytest.fixture(scope="module")
+def hyperscan():
+    pytest.importorskip("hyperscan")
+    return Hyperscan(ROWS)
+
+
+def found(scanner, data: bytes) -> set[int]:
+    rows: set[int] = set()
+    scanner.scan(data, lambda row, _end: rows.add(row))
+    return rows
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.kind for row in ROWS])
+def test_a_rows_example_is_of_its_kind(row):
+    match = scan(row.example)
+    assert match is not None
+    assert match.kind == row.kind
+    assert row.source
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.kind for row in ROWS])
+def test_both_engines_find_what_the_pattern_fits(row, hyperscan):
+    line = row.example.encode() + b"\n"
+    number = ROWS.index(row)
+    assert number in found(Regular(ROWS), line)
+    assert number in found(hyperscan, line)
+
+
+def test_both_engines_find_the_same(hyperscan):
+    text = "\n".join(
+        f"{row.example}\nnoise {number}\n{row.example.upper()}" for number, row in enumerate(ROWS)
+    ).encode()
+    assert found(hyperscan, text) == found(Regular(ROWS), text)
+    for row in ROWS:
+        for line in (
+            row.example,
+            row.example.lower(),
+            "17: [rank17]: " + row.example,
+            row.example[: len(row.example) // 2],
+        ):
+            assert found(hyperscan, line.encode()) == found(Regular(ROWS), line.encode())
+
+
+def test_a_planted_blind_engine_is_seen(hyperscan):
+    blind = Hyperscan([row for row in ROWS if row.kind != "cuda-gpu-oom"])
+    example = next(row.example for row in ROWS if row.kind == "cuda-gpu-oom").encode()
+    assert len(found(blind, example)) < len(found(hyperscan, example))
+
+
+ROW = '[[signature]]\nkind="a"\npattern="x"\nrole="root"\ncategory="data"\n'
+
+
+@pytest.mark.parametrize(
+    ("change", "to"),
+    [
+        ('role="root"', 'role="guilty"'),
+        ('pattern="x"', 'pattern="("'),
+        ('pattern="x"', ""),
+        ('kind="a"', ""),
+        ('category="data"', 'category="bad luck"'),
+        ('category="data"', 'category="data"\nblames="me"'),
+        ('category="data"', 'category="data"\ngrade=9'),
+        ('category="data"', 'category="data"\nhints=["x"]'),
+    ],
+)
+def test_a_broken_row_is_refused_with_its_number(change, to):
+    with pytest.raises(ValueError, match="signature 1"):
+        read_table(ROW.replace(change, to))
+
+
+def test_a_site_adds_its_own_rows_and_they_come_first():
+    rows = with_site(
+        '[[signature]]\nkind="our-filer"\npattern="No space left on device.*filer9"\nrole="root"\ncategory="storage.io"\n'
+    )
+    assert rows[0].kind == "our-filer"
+    assert rows[0].restart
+    with pytest.raises(ValueError, match="twice"):
+        with_site(ROW.replace('"a"', '"exception"'))
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("\x1b[31mRuntimeError\x1b[0m: x", "RuntimeError: x"),
+        ("\x1b]0;title\x07text", "text"),
+        ("a\rb\x00c", "a b c"),
+        ("\x1b[", "["),
+    ],
+)
+def test_colours_and_controls_go(raw, shown):
+    assert clean(raw).strip() == shown
