@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 
 from policies.detect import how
 from policies.facts import (
@@ -31,6 +32,7 @@ _FAULT_REASON = {
     FaultClass.RANK_DIED: Reason.RANK_DIED,
     FaultClass.RANK_FAILED: Reason.RANK_FAILED,
 }
+_NODE_FAULTS = frozenset({FaultClass.NODE_LOST, FaultClass.NODE_SILENT})
 SIGNAL_CASCADE = 15
 """SIGTERM reaches a rank from a launcher that stops it; it is seldom the first cause."""
 
@@ -177,6 +179,27 @@ def _numeric(attempt: Attempt, view: View, before: float) -> tuple[Finding, ...]
     """Ranks that told of it in their own logs: the loss that the reporter tells is that of all ranks together."""
     logged = [f for f in view.findings if f.attempt == attempt.number and f.category == "numeric"]
     return earliest(f for f in logged if f.wall is None or f.wall < before)
+
+
+def keep_earliest(sealed: Diagnosis | None, again: Diagnosis) -> Diagnosis:
+    """What stands after a second look. Only earlier evidence takes the place of what was sealed; a lost node always does.
+
+    A controller that came back may know less than the one before: what it does not know is kept from the first look.
+    """
+    if sealed is None or not sealed.first:
+        return again if again.first or sealed is None else sealed
+    if not again.first:
+        return sealed
+    known = {(f.kind, f.node, f.rank, f.text) for f in sealed.first}
+    fresh = [f for f in again.first if (f.kind, f.node, f.rank, f.text) not in known]
+    lost = again.fault in _NODE_FAULTS and sealed.fault not in _NODE_FAULTS
+    if lost or (fresh and _first_wall(again) < _first_wall(sealed)):
+        return replace(again, data=again.data or sealed.data, step=again.step or sealed.step)
+    return replace(sealed, cascade=again.cascade or sealed.cascade)
+
+
+def _first_wall(one: Diagnosis) -> float:
+    return min((f.wall - f.offset_bound for f in one.first if f.wall is not None), default=inf)
 
 
 def _category(fault: FaultClass) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from policies import acceptance, probation
 from policies.detect import detect
-from policies.diagnose import diagnose
+from policies.diagnose import diagnose, keep_earliest
 from policies.facts import (
     UNKNOWN,
     Attempt,
@@ -262,8 +262,8 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     if incident is not None and incident.attempt == attempt.number:
         # everything is in now: the earliest error is looked for once more, and only earlier evidence changes it
         stopped_from = _stop_began(book, attempt.number)
-        again = diagnose(history, incident, view, stopped_from)
-        if again.first and (incident.diagnosis is None or again != incident.diagnosis):
+        again = keep_earliest(incident.diagnosis, diagnose(history, incident, view, stopped_from))
+        if again.first and again != incident.diagnosis:
             book.note(Diagnosed(incident.number, again))
     book.note(AttemptClosed(attempt.number, ended))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import Scene, end, finding, row, training
 
-from policies.diagnose import diagnose, earliest
+from policies.diagnose import diagnose, earliest, keep_earliest
 from policies.facts import UNKNOWN, Batch, Diagnosis, FaultClass, Finding, NodeState, Phase, Trouble
 from policies.reasons import Reason
 from supervisor.journal.entries import IncidentOpened
@@ -210,3 +210,23 @@ def test_a_loss_that_is_not_finite_is_that_of_its_own_step() -> None:
     scene.view = replace(scene.view, findings=(other, late, told, finding("x", "root", 2, 880.0)))
     diagnosis = found(scene, 8e9)
     assert (diagnosis.first, diagnosis.suspects, diagnosis.category) == ((told,), (), "numeric")
+
+
+def test_a_second_look_keeps_what_a_new_controller_does_not_know() -> None:
+    """The simulated world found it: the data window of the fault was lost when a controller died in the incident."""
+    seen = finding("exit-signal", "root", 1, 10.0)
+    sealed = Diagnosis((seen,), (), "hang.unknown", data=(360, 8), step=46, fault=FaultClass.RANK_DIED)
+    again = Diagnosis((replace(seen, wall=10.001),), (), "hang.unknown", cascade="2 other ranks failed after it")
+    assert keep_earliest(sealed, again) == replace(sealed, cascade=again.cascade)
+    assert keep_earliest(sealed, Diagnosis()) == sealed
+    assert keep_earliest(None, again) == again
+    later = replace(again, first=(finding("exit-code", "root", 2, 11.0),))
+    assert keep_earliest(sealed, later).first == (seen,)
+
+
+def test_earlier_evidence_and_a_lost_node_take_its_place() -> None:
+    sealed = Diagnosis((finding("exit-signal", "root", 1, 10.0),), (), "hang.unknown", data=(360, 8), step=46)
+    earlier = Diagnosis((finding("oom", "root", 2, 9.0),), (), "oom.gpu")
+    lost = Diagnosis((finding("node-lost", "root", None, 12.0),), ("n1",), "hardware.host", fault=FaultClass.NODE_LOST)
+    for again in (earlier, lost):
+        assert keep_earliest(sealed, again) == replace(again, data=(360, 8), step=46)
