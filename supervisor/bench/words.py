@@ -93,6 +93,11 @@ def rank_sticks(rank: int) -> Do:
     return lambda world: world.training.rank_sticks(rank)
 
 
+def all_stick() -> Do:
+    """All ranks stand still, and none stands apart."""
+    return lambda world: world.training.all_stick()
+
+
 def curse(what: str, **more: Any) -> Do:
     """From now on: a fault that comes by itself (`world/job.py`)."""
     return lambda world: world.training.curses.append(Curse(what, **more))

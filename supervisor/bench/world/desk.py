@@ -71,7 +71,9 @@ class SimDesk:
 
     def _read(self, seconds: float) -> None:
         seen = self.shown
-        if seen is not None:
+        if seen is None:  # the controller has died meanwhile: the person looks again
+            self.time.after(5.0, lambda: self._read(seconds))
+        else:
             self.time.after(seconds, lambda: self._answer(seen))
 
     def _answer(self, seen: str) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 from policies.facts import Batch, Counters
 
@@ -67,7 +66,7 @@ class Curse:
     at_step: int | None = None
     times: int = 1_000
     words: tuple[str, ...] = ()
-    more: dict[str, Any] = field(default_factory=dict)
+    by: float = 0.0  # how far a loss is off, relative
     met: int = 0
 
     def step(self, start: Counters, slots: tuple[str, ...], batch: int) -> int | None:

@@ -266,7 +266,7 @@ class Training:
         for curse in self.curses:
             if curse.what == "off" and curse.met < curse.times:
                 curse.met += 1
-                one.off = float(curse.more["by"])
+                one.off = curse.by
         self._beat(one)
         self._plan_steps(one)
 
@@ -444,6 +444,13 @@ class Training:
             one.behind.add(rank)
             self._beat(one)
             self._time.after(self.job.watchdog_s, lambda: self._cascade(one))
+
+    def all_stick(self) -> None:
+        """All ranks stand still at the same place."""
+        one = self.newest
+        if one is not None and not one.over:
+            self._halt(one)
+            self._beat(one)
 
     def node_gone(self, name: str, *, frozen: bool) -> None:
         """A machine is lost, or stands still; what runs elsewhere waits for it."""
