@@ -164,7 +164,7 @@ def no_suspect(incidents: Sequence[Incident], rules: Rules, now: float) -> str |
 
 
 def for_good(node: str, incident: int, history: History, rules: QuarantineRules) -> bool:
-    """Was it barred before, so short a time ago that it is not taken back any more? A person still can."""
+    """Was it barred before, so short a time ago that it does not come back by itself any more?"""
     at = next((i.trouble.at for i in history.incidents if i.number == incident), 0.0)
     return any(
         b.node == node and b.incident != incident and at - b.at < rules.repeat_days * DAY_S for b in history.bars

@@ -253,7 +253,8 @@ def _past_text(past: Past, known: Known) -> str:
     parts = []
     for bar in past.bars[-2:]:
         until = "for good" if bar.until is None else f"until {stamp(bar.until, known.zone)}"
-        parts.append(f"barred {stamp(bar.at, known.zone)} {until} (incident {bar.incident}, {bar.reason})")
+        back = f", back since {stamp(bar.returned_at, known.zone)}" if bar.returned_at is not None else ""
+        parts.append(f"barred {stamp(bar.at, known.zone)} {until}{back} (incident {bar.incident}, {bar.reason})")
     if len(past.bars) > len(parts):
         parts.append(f"{count(len(past.bars) - len(parts), 'bar')} before that")
     if past.incidents:

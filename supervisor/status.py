@@ -44,7 +44,7 @@ def _slim(view: View) -> View:
 
 def status_json(view: View, decision: Decision, held: Held | None, now: float) -> dict[str, Any]:
     """The content of status.json."""
-    text = decision.text if isinstance(decision, Wait) else ""
+    text = decision.text if isinstance(decision, Wait | Continue) else ""
     until = decision.until if isinstance(decision, Wait | Continue) else None
     return {
         "schema": 1,

@@ -13,7 +13,9 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(run: str, as_json: bool) -> int:
     """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
+    from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
+    from supervisor.say import sentence  # noqa: PLC0415
     from supervisor.status import VIEW  # noqa: PLC0415
     from supervisor.story import status_text, to_json  # noqa: PLC0415
 
@@ -31,6 +33,8 @@ def command(run: str, as_json: bool) -> int:
         click.echo(json.dumps(shown))
     else:
         click.echo(status_text(seen.history, status.view if status else None, seen.now, seen.known), nl=False)
+        if status and status.reason == Reason.NO_ROOM:
+            click.echo(f"Look at it soon: {sentence(status.text)} See: relight runbook {status.reason}")
         if not seen.alive and not seen.history.ended:
             click.echo("No controller is alive: this is what the last one wrote. See: relight run")
     if seen.history.halted:

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from builders import APPROVE, Scene, training
 
+from policies.facts import Continue
+from policies.reasons import Reason
 from supervisor.cli import COMMANDS, main
 from supervisor.journal import requests
 from supervisor.journal.journal import Journal
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, freeze
+from supervisor.status import status_json
 
 HERE = [name for name, (module, _) in COMMANDS.items() if find_spec(module) is not None]
 
@@ -132,6 +135,19 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
     code, out, _ = relight("status", "demo", "--json")
     told = json.loads(out)
     assert (code, told["schema"], told["controller_alive"]) == (3, 1, False)
+
+
+def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Path) -> None:
+    scene = training()
+    root = Path(journaled(tmp_path, scene))
+    for decision, said in (
+        (Continue(Reason.NO_ROOM, None, "The store has 1 GB free"), "Look at it soon: The store has 1 GB free. See"),
+        (Continue(Reason.RUNNING, None), ""),
+    ):
+        (root / "status.json").write_text(json.dumps(status_json(scene.view, decision, None, scene.now)))
+        out = relight("status", "demo")[1]
+        assert said in out
+        assert ("Look at it soon" in out) is bool(said)
 
 
 def test_a_halted_run_is_a_negative_answer(relight, tmp_path: Path) -> None:

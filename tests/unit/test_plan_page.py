@@ -154,6 +154,8 @@ def test_what_a_suspect_did_before_is_told():
     forever = replace(history, bars=(replace(bar, until=None),) * 3)
     assert "for good (incident 7, node-lost); barred" in plan_text(forever, known)
     assert "; 1 bar before that;" in plan_text(forever, known)
+    came_back = replace(history, bars=(replace(bar, returned_at=at("03:00:00", 5)),))
+    assert "02:00:00 CST, back since 2026-06-05 03:00:00 CST (incident 7" in plan_text(came_back, known)
 
 
 def test_a_spare_with_a_past_is_told_and_one_without_is_not():
