@@ -10,6 +10,7 @@ from policies.facts import FaultClass, History, Incident
 from policies.layout import prove_swap
 from policies.reasons import Reason
 from supervisor.bench.world.job import Curse
+from supervisor.bench.world.store import SAVE_BYTES
 from supervisor.bench.world.timeline import clock
 from supervisor.journal.requests import What
 
@@ -106,6 +107,11 @@ def curse(what: str, **more: Any) -> Do:
 def store_away(seconds: float) -> Do:
     """The shared file system does not answer."""
     return lambda world: world.store.away(seconds)
+
+
+def room_left(saves: float) -> Do:
+    """Room for so many saves is left in the store, whoever has taken the rest."""
+    return lambda world: world.store.leaves(int(saves * SAVE_BYTES))
 
 
 def cluster_away(seconds: float) -> Do:
@@ -264,6 +270,16 @@ def attempts(count: int) -> Then:
     def then(_: SimWorld, history: History) -> str | None:
         have = len(history.attempts)
         return None if have == count else f"{have} attempts, not {count}"
+
+    return then
+
+
+def told(reason: Reason, times: int) -> Then:
+    """A person was told of it so often."""
+
+    def then(_: SimWorld, history: History) -> str | None:
+        have = sum(f":{reason}:" in key for key in history.told)
+        return None if have == times else f"told {have} times of {reason}, not {times}"
 
     return then
 

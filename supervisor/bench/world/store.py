@@ -62,6 +62,7 @@ class SimStore:
         self.views: dict[int, str | None] = {}
         self.listed: tuple[str, ...] = ()
         self.away_until = 0.0
+        self.free = 100 * SAVE_BYTES
         self.lag_s = 0.0
         self.deep = True  # a view reads all content again
         self.log = Log()
@@ -101,8 +102,8 @@ class SimStore:
         return Unreadable("Stale file handle") if self._time.now < self.away_until else dict(self.views)
 
     def free_bytes(self) -> int | None:
-        """Plenty."""
-        return 100 * SAVE_BYTES
+        """What was said of it."""
+        return None if self._time.now < self.away_until else self.free
 
     def save_dir(self, attempt: int) -> str:
         """A name."""
@@ -233,6 +234,11 @@ class SimStore:
         self.away_until = self._time.now + seconds
         self._note("away", "")
         self._time.after(seconds, lambda: self._note("back", ""))
+
+    def leaves(self, free: int) -> None:
+        """So many bytes are free from now on."""
+        self.free = free
+        self._note("room", "")
 
     def completed(self) -> list[Save]:
         """Saves that are completed and sound, in truth, by step."""
