@@ -6,14 +6,18 @@ from dataclasses import replace
 
 import pytest
 from builders import AUTO, Scene, back, row, save, training
+from pydantic import ValidationError
 
 from policies.facts import Continue, FaultClass, Halt, NodeState, Recover, Replay, SaveCost
 from policies.reasons import Reason
 from policies.rules import BudgetRules, QuarantineRules
 from supervisor.answers import judge
+from supervisor.commands.asking import spans
+from supervisor.errors import UserError
 from supervisor.incident_story import incident_story
 from supervisor.journal.entries import Approved, CheckpointCompleted
 from supervisor.journal.requests import Request
+from supervisor.plan_page import plan_text
 
 ID = "00001764513622-0badcafe"
 FOR_AN_HOUR = AUTO.model_copy(
@@ -111,6 +115,9 @@ def test_samples_are_left_out_by_a_plan_too_and_its_digest_changes() -> None:
     assert isinstance(scene.history.decision, Recover)
     assert scene.history.decision.skip_samples == ((400, 416),)
     assert scene.history.decision_digest != before
+    page = plan_text(scene.history)
+    assert "Left out: samples 400 to 415." in page
+    assert "As changed by a person: left out samples 400 to 415." in page
 
 
 def test_a_pause_leaves_no_samples_out() -> None:
@@ -293,3 +300,21 @@ def test_too_little_room_is_told_and_nothing_is_deleted() -> None:
     scene.view = replace(scene.view, store_free_bytes=0)
     scene.die(1)
     assert scene.settle().decision.reason is not Reason.NO_ROOM  # an incident is another matter
+
+
+@pytest.mark.parametrize("bad", ["", "8", "8:8", "9:8", "-1:8", "8:9:10", "8:x", "\u0661:9"])
+def test_a_span_that_is_none_is_bad_usage(bad: str) -> None:
+    with pytest.raises(UserError, match="wanted FIRST:END") as caught:
+        spans((bad,))
+    assert caught.value.exit_code == 2
+
+
+def test_spans_come_from_the_command_line() -> None:
+    assert spans(("4293000:4301192", "8:9")) == ((4_293_000, 4_301_192), (8, 9))
+
+
+@pytest.mark.parametrize("span", [(8, 8), (9, 8), (-1, 8), (0, 2**63)])
+def test_a_span_in_a_request_is_checked(span: tuple[int, int]) -> None:
+    """Whoever writes into requests/ is not trusted."""
+    with pytest.raises(ValidationError):
+        Request(ID, "resume", "li", 1.0, skip_samples=(span,))
