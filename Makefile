@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP) ## make .venv and install what is needed
 
-demo: $(STAMP) ## the main job: a real training run is hurt five times and comes back bit-equal
+demo: $(STAMP) ## 10:40 at 640 nodes, simulated; then a real run is hurt five times and comes back bit-equal; then bad data halts one
 	$(BIN)/relight bench real
 
 test: $(STAMP) ## all tests

@@ -6,13 +6,15 @@ import json
 import os
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import click
 
-from supervisor.bench import nodes
+from policies.reasons import Reason
+from supervisor.bench import nodes, simulate
 from supervisor.bench.real_run import RealRun, Shape
 from supervisor.incident_story import incident_story
+from supervisor.loop import HALTED_EXIT
 from supervisor.record import known_of
 
 STEPS = 80
@@ -156,9 +158,47 @@ def disturb(demo: Demo, run: RealRun) -> None:
     demo.check("the disturbed run ends with 0", ok=code == 0)
 
 
+def ten_forty(demo: Demo) -> None:
+    """10:40 at 640 nodes and 5,120 ranks, in the simulated world, told by relight itself."""
+    simulate.quiet()
+    began = time.monotonic()
+    told = simulate.tell(simulate.every()["ten-forty-large"])
+    click.echo(told.story())
+    took = f"{time.monotonic() - began:.1f} s"
+    demo.check(f"10:40 at 640 nodes, simulated in {took}: one node barred, one slot changed, 10:00 used", ok=told.good)
+
+
+def poisoned(demo: Demo) -> None:
+    """A sample that makes the loss NaN: the second failure on the same data halts the run, whatever node it is on."""
+    calm = shape(warm=demo.warm)
+    run = RealRun(
+        os.path.join(demo.folder, "poisoned"), replace(calm, steps=40, extra=(*calm.extra, "--fail", "nan@25:3"))
+    )
+    try:
+        run.start()
+        demo.say("a third run, with one poisoned sample")
+        code = run.wait_end()
+        history = run.history()
+    finally:
+        run.stop()
+    reason = history.halted.reason if history.halted else None
+    for incident in history.incidents:
+        click.echo("\n" + incident_story(history, incident.number, known_of(run.shape_layout())), nl=False)
+    click.echo(f"\n{history.halted.seen}\nRead: relight runbook {reason}" if history.halted else "")
+    twice = len(history.incidents) == 2
+    demo.check(
+        f"two failures on the same data, then a halt (exit {code}): {reason}", ok=_is_same_data(code, reason) and twice
+    )
+
+
+def _is_same_data(code: int, reason: Reason | None) -> bool:
+    return code == HALTED_EXIT and reason is Reason.SAME_DATA
+
+
 def main(folder: str, *, warm: bool, as_json: bool) -> int:
-    """Run both, compare, tell. The exit code."""
+    """Run all, compare, tell. The exit code."""
     demo = Demo(os.path.abspath(folder), warm)
+    ten_forty(demo)
     calm = undisturbed(demo)
     run = RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=warm), crash=("before", "launch", 5))
     try:
@@ -174,6 +214,7 @@ def main(folder: str, *, warm: bool, as_json: bool) -> int:
         click.echo("\n" + incident_story(history, incident.number, known), nl=False)
     click.echo(f"\nundisturbed: {calm}\ndisturbed:   {hurt}")
     demo.check("the weights and the optimizer state are those of the undisturbed run, bit for bit", ok=calm == hurt)
+    poisoned(demo)
     good = all(demo.checks.values())
     if as_json:
         click.echo(json.dumps({"schema": 1, "undisturbed": calm, "disturbed": hurt, "checks": demo.checks, "ok": good}))

@@ -203,6 +203,8 @@ def test_a_loss_that_is_not_finite_is_that_of_its_own_step() -> None:
     scene.change(non_finite=row(45))
     scene.step(47)
     assert (found(scene).step, found(scene).data) == (45, (352, 8))
+    scene.change(phase=Phase.EVALUATION)  # a step that ends before an evaluation is still that step
+    assert (found(scene).step, found(scene).data) == (45, (352, 8))
     assert found(scene).first[0].node is None
     told = replace(finding("loss-nan", "root", 1, 890.0), category="numeric", node="n1")
     other = replace(told, attempt=2, node="n2")
