@@ -203,7 +203,7 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         text = f"{plan} Approved {clock(times.approved, known.zone, times.decided)} by {who} ({waited})."
         entries.append(_Entry(times.decided, text))
     elif attempt:
-        entries.append(_Entry(times.decided, f"{plan} Carried out; no approval is on record."))
+        entries.append(_Entry(times.decided, f"{plan} Carried out without asking."))
     elif planned and digest:
         would = f"It would bar {names(planned.bars)}. " if planned.bars else "It would bar nobody. "
         would += swap_text(planned.swaps, history, incident, planned.slots, known.layout)

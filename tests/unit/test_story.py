@@ -353,7 +353,7 @@ def test_a_plan_that_asks_waits_in_auto_mode_too():
 def test_what_was_not_asked_is_not_called_approved():
     history, known = changed(approved_by=None, times=times(approved=None))
     told = incident_story(history, 12, known)
-    assert "Plan 8f3a1c. Carried out; no approval is on record." in told
+    assert "Plan 8f3a1c. Carried out without asking." in told
     assert "waiting for approval" not in told
 
 
