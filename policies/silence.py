@@ -23,7 +23,16 @@ _BUSY: Final = ("activity-save", "activity-prepare")
 
 def infer(case: Case, live: Sequence[Clue]) -> Verdict | None:
     """What silence tells, or None."""
-    for rule in (_odd_stack, _out_of_step, _first_heartbeat, _busy_rank, _silent_ranks, _gap_in_tasks, _slow):
+    for rule in (
+        _named_peer,
+        _odd_stack,
+        _out_of_step,
+        _first_heartbeat,
+        _busy_rank,
+        _silent_ranks,
+        _gap_in_tasks,
+        _slow,
+    ):
         verdict = rule(case, live)
         if verdict is not None:
             return verdict
@@ -56,6 +65,27 @@ def _verdict(
 
 def _place(file: str, line: int, rank: int | None, node: str | None, text: str, category: str) -> Clue:
     return Clue("silence", "root", 2, category, "reporter", True, text, file, line, rank, node, found_by="silence")
+
+
+def _named_peer(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Completion errors name the peer that did not answer; one node that several others name is the one."""
+    told = [c for c in live if c.role == "cascade" and c.blames == "peer" and c.category == "hardware.network"]
+    if not told:
+        return None
+    first = min(told, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+    named = Counter(c.peer for c in told if c.peer is not None and c.peer != c.node)
+    reporters = {c.node for c in told if c.node is not None}
+    if named:
+        peer, count = named.most_common(1)[0]
+        by = {c.node for c in told if c.peer == peer}
+        if len(by) >= 2 and count * 4 >= 3 * sum(named.values()) and peer not in by:
+            first = next(c for c in told if c.peer == peer)
+            first = _place(first.file, first.line, None, peer, first.text, "hardware.network")
+            why = f"{len(by)} nodes got no answer from {peer} and say so; {peer} itself says nothing of the kind."
+            return _verdict("hardware.network", first, why, live, restart=True, suspects=(peer,))
+    del case
+    why = f"{len(reporters) or 'Some'} nodes got no answer from their peers; the lines do not agree on one."
+    return _verdict("hardware.network", first, why, live, restart=True, confidence="low")
 
 
 def _odd_stack(case: Case, live: Sequence[Clue]) -> Verdict | None:
@@ -161,6 +191,8 @@ def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     hurt, silent = _waiting(case, live)
     if not silent or len(hurt) < 2 or len(silent) * FEW > len(hurt) + len(silent):
         return None
+    if 0 in silent and case.last_step is None and all(c.kind != "collective-timeout" for c in live):
+        return None  # the store that nobody reached lives with rank 0: a name or a port, not a rank
     ranks = sorted(silent)
     nodes = {case.node_of(rank) for rank in ranks}
     node = nodes.pop() if len(nodes) == 1 else None

@@ -181,6 +181,8 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
             category = "hardware.host"
     if first.blames == "peer" and first.peer and first.node is None:
         first = replace(first, node=first.peer, rank=None)
+    if first.node is None and first.rank is None:
+        first = _placed(first, live)
     nodes = {c.node for c in peers if c.node}
     speakers = {c.speaker for c in peers}
     if (
@@ -194,6 +196,14 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
     elif first.kind in ("exception", "missing-file") and first.frames == "load":
         category = "storage.ckpt_corrupt" if first.kind == "exception" else "config"
     return first, category
+
+
+def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
+    """A line without a speaker, at the place that lines of the same category near it agree on."""
+    near = [c for c in live if c.category == first.category and c.role == "root" and c.file == first.file and c.node]
+    near = [c for c in near if abs(c.line - first.line) <= 40]
+    places = {(c.rank, c.node) for c in near}
+    return replace(first, rank=near[0].rank, node=near[0].node) if len(places) == 1 else first
 
 
 def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> tuple[str, ...]:
@@ -281,17 +291,44 @@ def _weak(case: Case, roots: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
             return replace(_explicit(case, [first], live), confidence="low")
     stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
     hurt = [c for c in live if c.role == "cascade"]
+    if stopped and not any(surely_before(c, stopped[0]) for c in hurt):
+        return Verdict(
+            failed=True,
+            category="scheduler.cancel",
+            first=stopped[0],
+            restart_ok=True,
+            confidence="medium",
+            cascade=cascade(live, None),
+            why="The job was cancelled, and nothing went wrong before it.",
+            support=tuple(stopped[1:2]),
+        )
+    started = (
+        any(c.kind.startswith("activity") or c.kind == "collective-timeout" for c in live) or case.last_step is not None
+    )
+    if hurt and not started:
+        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        return Verdict(
+            failed=True,
+            category="config",
+            first=first,
+            restart_ok=False,
+            confidence="low",
+            evidence="inference",
+            cascade=cascade(live, None),
+            why="The processes never met, and no step was made: mostly a name, a port or an interface that does not fit.",
+        )
     if hurt:
         first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
         return Verdict(
-            failed=True, category="hang.unknown", first=first, restart_ok=True, confidence="low", evidence="inference",
-            cascade=cascade(live, None), why="Only consequences are in these logs; they single out nobody.",
-        )  # fmt: skip
-    if stopped:
-        return Verdict(
-            failed=True, category="scheduler.cancel", first=stopped[0], restart_ok=True, confidence="medium",
-            why="The job was cancelled, and nothing went wrong before it.", support=tuple(stopped[:2]),
-        )  # fmt: skip
+            failed=True,
+            category="hang.unknown",
+            first=first,
+            restart_ok=True,
+            confidence="low",
+            evidence="inference",
+            cascade=cascade(live, None),
+            why="Only consequences are in these logs; they single out nobody.",
+        )
     if case.completed is False:
         return Verdict(
             failed=True,

@@ -60,6 +60,7 @@ def assemble(
         last_words=_last_words(readings, places),
         stacks=tuple(_stacks(readings, places)),
         pace=_pace(readings),
+        last_step=max((mark.step or 0 for reading in readings for mark in reading.marks), default=None),
         notes=tuple(notes),
     )
 
@@ -122,7 +123,7 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
         node = places.host(groups["node"]) or groups["node"]
     if raw.row.kind == "launcher-exit":
         return _launcher_exit(raw, file, places, node)
-    if raw.row.kind.startswith("srun-"):
+    if raw.row.kind.startswith("srun-") or "tasks" in groups:
         tasks = numbers(groups.get("tasks", ""))
         return (tasks[0] if len(tasks) == 1 and not places.tasks_are_nodes else None), node
     if raw.row.blames == "nobody" and raw.row.category.startswith("scheduler."):
@@ -158,7 +159,7 @@ def _srun_ends(reading: FileReading, places: Places) -> list[Block]:
     """The word of srun on a task that ended by itself, as a launcher's report."""
     ends = []
     for raw in reading.raws:
-        if raw.row.kind in ("srun-exited", "srun-killed") and (node := raw.groups.get("node")):
+        if raw.row.kind in ("srun-exited", "srun-killed", "srun-sigkill") and (node := raw.groups.get("node")):
             tasks = numbers(raw.groups.get("tasks", ""))
             rank = tasks[0] if len(tasks) == 1 and not places.tasks_are_nodes else None
             ends.append(Block(reading.name, raw.line, node, rank, None, None, 1, ""))
@@ -182,17 +183,16 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
     """Mark the clues after which training went on for two steps or more: they were not what ended it."""
     later: list[float] = []
     lines: dict[str, list[int]] = {}
-    bad = {(c.file, c.line) for c in clues if c.category == "numeric"}
     for reading in readings:
         if is_kernel(reading):
             continue
         clock = clocks.of_file[reading.name]
         jump_line = stepped_from(reading, clock, clocks.near)
-        good = [m for m in reading.marks if (reading.name, m.line) not in bad]
+        good = [m for m in reading.marks if m.finite]
         lines[reading.name] = sorted({m.line for m in good})
         for mark in good:
             if mark.stamp is not None:
-                at = with_year(mark.stamp, clocks.near).at + clock.shift
+                at = with_year(mark.stamp, clocks.near) + clock.shift
                 later.append(at + (clock.jump if jump_line is not None and mark.line >= jump_line else 0.0))
     later.sort()
     out = []
@@ -230,7 +230,7 @@ def _stacks(readings: Sequence[FileReading], places: Places) -> list[Stack]:
         for raw in reading.raws:
             if raw.row.kind != "layout-stack":
                 continue
-            body = re.split(r"\n(?=Process \d+: )", raw.around.lstrip("\n"))[0]
+            body = re.split(r"\n(?=Process \d+: )", raw.around.lstrip("\f"))[0]
             frames = re.findall(r"^\s{2,}(\S[^\n]*\([^\n]*:\d+\))", body, re.MULTILINE)[:6]
             if not frames:
                 continue

@@ -51,7 +51,7 @@ class Clocks:
         if stamp is None:
             return None
         clock = self.of_file.get(file, Clock())
-        at = with_year(stamp, self.near).at + clock.shift + (clock.jump if stepped else 0.0)
+        at = with_year(stamp, self.near) + clock.shift + (clock.jump if stepped else 0.0)
         return at - clock.bound, at + clock.bound + (0.0 if stamp.fraction else 1.0)
 
 
@@ -75,7 +75,7 @@ def measure(readings: Sequence[FileReading], node_of_file: Mapping[str, str], zo
         clocks.of_file[reading.name] = Clock(shift=zones.get(reading.name, 0.0))
     _shared_steps(readings, node_of_file, clocks)
     training = [
-        with_year(stamp, clocks.near).at + clocks.of_file[r.name].shift
+        with_year(stamp, clocks.near) + clocks.of_file[r.name].shift
         for r in readings
         if not is_kernel(r)
         for stamp in every[r.name]
@@ -95,7 +95,7 @@ def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, st
     for reading in readings:
         if is_kernel(reading):
             continue
-        own = {m.step: with_year(m.stamp, clocks.near).at for m in reading.marks if m.step is not None and m.stamp}
+        own = {m.step: with_year(m.stamp, clocks.near) for m in reading.marks if m.step is not None and m.stamp}
         if own:
             at[reading.name] = own
     of_step: dict[int, list[float]] = defaultdict(list)
@@ -133,9 +133,9 @@ def _zone(reading: FileReading, stamps: Sequence[Stamp], clocks: Clocks, node_of
     del node_of_file
     if clocks.start is None or clocks.end is None or not stamps or any(stamp.zone for stamp in stamps):
         return
-    times = [with_year(stamp, clocks.near).at for stamp in stamps]
+    times = [with_year(stamp, clocks.near) for stamp in stamps]
     roots = [
-        with_year(raw.stamp, clocks.near).at for raw in reading.raws if raw.stamp and raw.row.role == "root"
+        with_year(raw.stamp, clocks.near) for raw in reading.raws if raw.stamp and raw.row.role == "root"
     ] or times[-1:]
     if any(clocks.start - HOUR <= at <= clocks.end + 60 for at in times):
         return
@@ -174,7 +174,7 @@ def stepped_from(reading: FileReading, clock: Clock, near: float) -> int | None:
     )
     last: float | None = None
     for line, stamp in lines:
-        at = with_year(stamp, near).at
+        at = with_year(stamp, near)
         if last is not None and last - at > min(30.0, abs(clock.jump) / 2):
             return line
         last = at if last is None else max(last, at)

@@ -9,7 +9,6 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import IO, Any, Final, cast
 
 BLOCK: Final = 1 << 20
@@ -25,14 +24,6 @@ _OPENERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
 )
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _SKIP: Final = (".pt", ".pth", ".distcp", ".safetensors", ".npy", ".npz", ".bin", ".idx", ".so", ".whl", ".png", ".pyc")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Whole lines of one file; `line` is the number of the first, from 1, counted by line feeds."""
-
-    data: bytes
-    line: int
 
 
 def walk(folder: str) -> list[str]:
@@ -75,25 +66,23 @@ def _open(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
-def blocks(path: str, size: int = BLOCK) -> Iterator[Block]:
-    """The file in blocks of whole lines. A line longer than a block is cut, and its parts carry the same number.
+def blocks(path: str, size: int = BLOCK) -> Iterator[bytes]:
+    """The file in blocks of whole lines. Only a line longer than a block, and the file's last, end without a line feed.
 
     Raises UnreadableError when the file breaks off (a damaged archive, a read error).
     """
-    line = 1
     rest = b""
     try:
         with _open(path) as file:
             while data := file.read(size):
-                data = rest + data if rest else data
                 cut = data.rfind(b"\n") + 1
-                if cut == 0 and len(data) < size:
-                    rest = data
+                if cut == 0 and len(rest) + len(data) < size:
+                    rest += data
                     continue
-                whole, rest = (data[:cut], data[cut:]) if cut else (data, b"")
-                yield Block(whole, line)
-                line += whole.count(b"\n")
+                cut = cut or len(data)
+                yield rest + data[:cut] if rest else data[:cut]
+                rest = data[cut:]
             if rest:
-                yield Block(rest, line)
+                yield rest
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableError(str(error) or type(error).__name__) from error

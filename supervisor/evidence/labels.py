@@ -23,7 +23,7 @@ class Label:
 
 
 _RANK: Final = (
-    re.compile(r"(?:^|\s|\])\[rank[ :=]?(\d{1,6})\]", re.IGNORECASE),
+    re.compile(r"(?:^|\W)\[rank[ :=]?(\d{1,6})\]", re.IGNORECASE),
     re.compile(r"\[(?:PG [^\]]{0,80}?)?Rank (\d{1,6})\]"),
     re.compile(r"\b[Rr]ank[=:] ?(\d{1,6})\b"),
     re.compile(r"^\s*Rank (\d{1,6})\b"),
@@ -36,7 +36,7 @@ _LOCAL: Final = (
     re.compile(r"--local[_-]rank[= ](\d{1,3})\b"),
 )
 _TASK: Final = re.compile(r"^\s*(\d{1,6}): ")
-_NCCL: Final = re.compile(r"(?:^|[\]\s:>|])([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?:(\d{2,8}):(\d{2,8}) \[(\d{1,3})\] ")
+_NCCL: Final = re.compile(r"(?:^|[\]\s:>|])([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?:(\d{1,8}):(\d{1,8}) \[(\d{1,3})\] ")
 _NATIVE: Final = re.compile(r"(?:^|\s)\[([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? ?:(\d{2,8}) ?(?::\d+ ?:\d+)?\]")
 _RAY: Final = re.compile(r"\(\w+(?:\([^)]*\))? pid=(\d+)(?:, ip=([\d.]+))?\)")
 _KERNEL: Final = re.compile(
@@ -110,11 +110,18 @@ _NOT_NODES: Final = frozenset(
 def read_label(line: str) -> Label:
     """Everything that the line says of its speaker. The line has no colours any more."""
     head = line[:HEAD]
-    rank = next((int(m[1]) for form in _RANK if (m := form.search(head))), None)
-    local = next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None)
+    low = head.lower()
+    # Most lines carry one label at most: what can't be there is not searched for.
+    ranked = "rank" in low or "]<std" in low
+    rank = next((int(m[1]) for form in _RANK if (m := form.search(head))), None) if ranked else None
+    local = (
+        next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None) if ranked or "[default" in low else None
+    )
     task = int(m[1]) if (m := _TASK.match(head)) else None
     node = ip = None
     pid = None
+    if "] NCCL" not in head and "NCCL WARN" not in head and rank is not None:
+        return Label(rank, local, task, None, None, None)
     if m := _NCCL.search(head):
         node, pid, local = m[1], int(m[2]), int(m[4])
     elif m := _NATIVE.search(head):

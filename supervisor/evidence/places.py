@@ -141,10 +141,11 @@ def blocks_of(reading: FileReading) -> Iterable[Block]:
     for raw in reading.raws:
         if raw.row.kind != "layout-block":
             continue
-        rank = re.search(r"\brank\s+: (\d+)(?: \(local_rank: (\d+)\))?", raw.around)
-        after = raw.around[max(0, raw.around.rfind(" host")) :] if rank is None else raw.around
-        code = re.search(r"exitcode\s+: (-?\d+)\s+\(pid: (\d+)\)", after)
-        when = re.findall(r"time\s+: (\S+)", raw.around[:400])
+        before, _, after = raw.around.partition("\f")
+        after = re.split(r"\bhost\s+: ", after, maxsplit=1)[0]
+        rank = re.search(r"\brank\s+: (\d{1,7})(?: \(local_rank: (\d{1,4})\))?", after)
+        code = re.search(r"exitcode\s+: (-?\d{1,5})\s+\(pid: (\d{1,10})\)", after)
+        when = re.findall(r"time\s+: (\S{1,40})", before)
         yield Block(
             file=reading.name,
             line=raw.line,
@@ -188,9 +189,10 @@ def file_node(name: str, nodes: Iterable[str]) -> str | None:
     return max(found, key=len) if found else None
 
 
-_WORDS: Final = frozenset(
-    "slurm log logs job trace stack stacks dcgmi nccl output out err train diag journal dmesg messages kern kernel syslog"
-    " journalctl rank task node stdout stderr host worker pyspy smi nvsmi k".split(" "),  # noqa: SIM905 - a list is longer
+_WORDS: Final = re.compile(
+    r"slurm|logs?|job|trace|stacks?|dcgmi|nccl|output|out|err|train|diag|journal(ctl)?|dmesg|messages|kern(el)?|syslog|rank|task"
+    r"|node|stdout|stderr|host|worker|pyspy|(nv)?smi|k|r\d|\d+",
+    re.IGNORECASE,
 )
 
 
@@ -198,9 +200,9 @@ def stem_node(name: str) -> str | None:
     """A file that is called after a host: `om-2.log`, `slurm-1457443-dgx-021.out`, `trace-qz-n03.txt`."""
     parts = re.split(r"([-._])", os.path.basename(name).split(".")[0])
     words, seps = parts[::2], parts[1::2]
-    while words and (words[0].lower() in _WORDS or words[0].isdigit() or re.fullmatch(r"r\d", words[0])):
+    while words and _WORDS.fullmatch(words[0]):
         words, seps = words[1:], seps[1:]
-    while words and words[-1].lower() in _WORDS:
+    while words and _WORDS.fullmatch(words[-1]) and not words[-1].isdigit():
         words, seps = words[:-1], seps[:-1]
     stem = "".join(w + s for w, s in zip(words, [*seps, ""], strict=False))
     if not _HOST_NAME.fullmatch(stem) or _NO_HOST.match(stem) or len(stem) > 63:
@@ -254,7 +256,14 @@ def _labelled(reading: FileReading) -> Iterable[Raw]:
 
 
 def _peer_node(raw: Raw) -> str | None:
-    if raw.row.kind in ("node-failure", "launch-timeout", "srun-killed", "srun-exited", "srun-terminated"):
+    if raw.row.kind in (
+        "node-failure",
+        "launch-timeout",
+        "srun-killed",
+        "srun-sigkill",
+        "srun-exited",
+        "srun-terminated",
+    ):
         name = raw.groups.get("node")
         return name if name and "[" not in name else None
     if raw.row.kind == "launch-failed-elsewhere" and (m := re.search(r"failed on node ([\w-]+)", raw.text)):

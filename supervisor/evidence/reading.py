@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Final
 
 from supervisor.evidence.engine import Engine, engine
-from supervisor.evidence.files import Block, UnreadableError, blocks
+from supervisor.evidence.files import UnreadableError, blocks
 from supervisor.evidence.labels import Label, read_label
 from supervisor.evidence.scan import LONGEST, TEXT, clean, fit
 from supervisor.evidence.stamps import Stamp, read_stamp
@@ -23,8 +23,8 @@ from supervisor.evidence.table import Signature, read_table, table
 KEPT: Final = {"root": 200, "cascade": 40, "context": 40, "benign": 8}
 """Lines of one kind that are kept of one file, by role; of cascades also the first of each speaker, up to SPEAKERS."""
 
-SPEAKERS: Final = 600
-"""Speakers whose first cascade line of one kind is kept beyond KEPT; 5,120 ranks in one file would say it all the same."""
+SPEAKERS: Final = 8192
+"""Speakers whose first line of one kind is kept beyond KEPT, of roots and of those cascades that tell who waits."""
 
 MARKS: Final = 24
 """Step lines kept from the start and from the end of a file."""
@@ -46,6 +46,7 @@ class Mark:
     stamp: Stamp | None
     label: Label
     seconds: float | None  # per step, where the line tells it
+    finite: bool  # the loss that it tells is a number; True when it tells none
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class FileReading:
     problem: str = ""
 
 
+_NOT_FINITE: Final = re.compile(r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)", re.IGNORECASE)
 _PER_STEP: Final = re.compile(r"elapsed time per iteration \((ms|s)\): ([\d.]+)")
 
 
@@ -115,27 +117,37 @@ class _Work:
         self.step = step
         self.back = b""  # the end of the block before
         self.kept: Counter[int] = Counter()
+        self.line = 1
+        self.skipped: Counter[int] = Counter()
         self.met: set[tuple[int, bytes]] = set()
-        self.full: set[int] = set()
+        self.full: dict[int, bool] = {}  # rows of which enough is kept -> nothing more is kept, of nobody
         self.late: dict[int, deque[Raw]] = {}
         self.first_marks: list[tuple[int, str]] = []
         self.last_marks: deque[tuple[int, bytes]] = deque(maxlen=MARKS)
 
-    def block(self, block: Block, scanner: Engine) -> None:
-        data = block.data
+    def block(self, data: bytes, scanner: Engine) -> None:
+        """Look at the next block of the file."""
         if self.out.first is None:
             self.out.first = _nearest(data[:LOOK_BACK].split(b"\n"))
         hits: list[int] = []
         add = hits.append
         scanner.scan(data, lambda row, end: add(end << 12 | row))
         hits.sort()
-        line, counted, end_of_line, start = block.line, 0, -1, 0
+        line, counted, start, end_of_line = self.line, 0, 0, -1
+        full, met, skipped = self.full, self.met, self.skipped
         ends: list[int] = []
         for hit in hits:
             end = hit >> 12
             if end <= end_of_line:
                 ends.append(hit)
                 continue
+            row = hit & 4095
+            if row in full:
+                # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
+                begin = data.rfind(b"\n", 0, end - 1) + 1
+                if full[row] or (row, data[begin : begin + 12]) in met:
+                    skipped[row] += 1
+                    continue
             if ends:
                 self._line(data, start, end_of_line, line, ends)
             start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
@@ -147,7 +159,8 @@ class _Work:
             ends = [hit]
         if ends:
             self._line(data, start, end_of_line, line, ends)
-        self.out.lines = block.line + data.count(b"\n") - (1 if data.endswith(b"\n") else 0)
+        self.line = line + data.count(b"\n", counted)
+        self.out.lines = self.line - (1 if data.endswith(b"\n") else 0)
         self.back = data[-LOOK_BACK:]
 
     def _line(self, data: bytes, start: int, stop: int, line: int, ends: list[int]) -> None:
@@ -157,9 +170,6 @@ class _Work:
             rows.discard(self.step)
             if not rows:
                 return
-        if rows <= self.full and not self._new_speaker(data, start, min(rows)):
-            self.out.counts.update(self.rows[row].kind for row in rows)
-            return
         texts: dict[int, str] = {}
         for hit in sorted(ends, key=lambda h: h & 4095):
             row, end = hit & 4095, hit >> 12
@@ -174,14 +184,6 @@ class _Work:
                 self._keep(data, start, stop, line, row, found[1], texts[begin])
                 return
 
-    def _new_speaker(self, data: bytes, start: int, row: int) -> bool:
-        """A kind that has been kept often enough is still kept once of each speaker: of cascades, roots and the rest alike."""
-        key = (row, data[start : start + 12])
-        if key in self.met or len(self.met) > SPEAKERS:
-            return False
-        self.met.add(key)
-        return True
-
     def _mark(self, data: bytes, start: int, stop: int, line: int) -> None:
         raw = data[max(start, data.rfind(b"\r", start, stop) + 1) : stop][:512]
         if len(self.first_marks) < MARKS:
@@ -194,13 +196,17 @@ class _Work:
         out = self.out
         out.counts[signature.kind] += 1
         self.kept[row] += 1
-        if signature.role == "cascade" and signature.grade >= 1 and out.first_cascade is None:
+        if signature.role == "cascade" and out.first_cascade is None:
             out.first_cascade = line
             out.words = self._words(data, start, line)
-        if signature.role == "benign" and not signature.kind.startswith("layout"):
+        if signature.role == "benign":
+            self.full[row] = True
             return
-        if self.kept[row] >= KEPT[signature.role]:
-            self.full.add(row)
+        told = signature.role == "root" or (signature.role == "cascade" and signature.grade >= 2)
+        if told and len(self.met) < SPEAKERS:
+            self.met.add((row, data[start : start + 12]))
+        if self.kept[row] >= KEPT[signature.role] and (told or signature.role in ("cascade", "benign")):
+            self.full[row] = not told or len(self.met) >= SPEAKERS
         label = read_label(text)
         if label == Label() and (data.find(b"\r", start, stop) >= 0):
             label = read_label(clean(data[start : start + 300].decode("utf-8", "replace")))
@@ -213,7 +219,7 @@ class _Work:
             around = _traceback(behind, ahead, signature.kind)
         elif signature.kind in ("layout-block", "layout-stack"):
             around = (behind[-400:] if signature.kind == "layout-block" else b"").decode("utf-8", "replace")
-            around += "\n" + ahead[:2600].decode("utf-8", "replace")
+            around += "\f" + ahead[:2600].decode("utf-8", "replace")
         raw = Raw(
             line=line,
             row=signature,
@@ -225,7 +231,7 @@ class _Work:
             after=stamp or (_nearest(ahead.split(b"\n")) if looks else None),
             around=around,
         )
-        if self.kept[row] <= KEPT[signature.role] or signature.role == "cascade":
+        if self.kept[row] <= KEPT[signature.role] or told:
             out.raws.append(raw)
         elif signature.role == "context":
             self.late.setdefault(row, deque(maxlen=KEPT["context"])).append(raw)
@@ -245,7 +251,10 @@ class _Work:
         return None
 
     def close(self) -> None:
+        """The file is at its end."""
         out = self.out
+        for row, count in self.skipped.items():
+            out.counts[self.rows[row].kind] += count
         for late in self.late.values():
             out.raws.extend(late)
         out.raws.sort(key=lambda raw: raw.line)
@@ -269,7 +278,7 @@ def _read_mark(line: int, text: str) -> Mark | None:
     seconds = None
     if per := _PER_STEP.search(text):
         seconds = float(per[2]) / (1000.0 if per[1] == "ms" else 1.0) if per[2].count(".") <= 1 else None
-    return Mark(line, step, read_stamp(text), read_label(text), seconds)
+    return Mark(line, step, read_stamp(text), read_label(text), seconds, _NOT_FINITE.search(text) is None)
 
 
 def _window(data: bytes, begin: int, stop: int, end: int) -> str:

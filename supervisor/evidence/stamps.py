@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 MONTHS: Final = {
@@ -97,11 +98,15 @@ def read_stamp(line: str) -> Stamp | None:
     return best[1] if best else None
 
 
-def with_year(stamp: Stamp, near: float) -> Stamp:
-    """A stamp without a year, in the year that brings it nearest to `near` (seconds since 1970)."""
-    if stamp.year:
-        return stamp
-    year = 1970 + int(near // 31556952)
-    parts = time.gmtime(stamp.at)[:6]
-    choices = [calendar.timegm((candidate, *parts[1:])) + stamp.at % 1 for candidate in (year - 1, year, year + 1)]
-    return Stamp(min(choices, key=lambda at: abs(at - near)), False, stamp.zone, stamp.fraction)
+def with_year(stamp: Stamp, near: float) -> float:
+    """The seconds since 1970 of a stamp; one without a year in the year that brings it nearest to `near`."""
+    return stamp.at if stamp.year else stamp.at + _to_year(int(stamp.at // 86400), int(near // 86400))
+
+
+@cache
+def _to_year(day: int, near: int) -> int:
+    """Seconds from a day of the year NO_YEAR to the same day of the year that is nearest; both as days since 1970."""
+    _, month, date, *_ = time.gmtime(day * 86400)
+    year = time.gmtime(near * 86400)[0]
+    choices = [calendar.timegm((candidate, month, date, 0, 0, 0)) // 86400 for candidate in (year - 1, year, year + 1)]
+    return (min(choices, key=lambda choice: abs(choice - near)) - day) * 86400

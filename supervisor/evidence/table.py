@@ -8,7 +8,8 @@ Columns of a row:
             at least as wide as the pattern; no lookaround, no backreference
   case      true: upper and lower case differ (both expressions); false when left out
   role      root, cascade (it follows from another rank's end), context, benign
-  grade     1 weak (an exit code), 2 a symptom, 3 the program names the cause, 4 the system itself names it
+  grade     1 weak (an exit code), 2 a symptom, 3 the program names the cause, 4 the system itself does; a cascade of
+            2 tells who waited
   category  the table of docs/diagnosis.md
   blames    reporter (default), peer, nobody
   restart   may a plain restart on the same nodes and the same data help; the category's default when left out
@@ -99,7 +100,11 @@ def _row(number: int, row: Any) -> Signature:
     if not isinstance(row, dict) or not _COLUMNS.issuperset(row):
         raise ValueError(f"{where}: unknown columns {sorted(set(row) - _COLUMNS) if isinstance(row, dict) else row!r}")
     kind, pattern, category = str(row.get("kind", "")), str(row.get("pattern", "")), row.get("category")
-    role, blames, grade = row.get("role"), row.get("blames", "reporter"), row.get("grade", 2)
+    role, blames, grade = (
+        row.get("role"),
+        row.get("blames", "reporter"),
+        row.get("grade", 1 if row.get("role") == "cascade" else 2),
+    )
     if not kind or not pattern:
         raise ValueError(f"{where}: kind {kind!r} and pattern {pattern!r} must be there")
     if role not in ("root", "cascade", "context", "benign") or blames not in ("reporter", "peer", "nobody"):
