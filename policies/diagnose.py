@@ -119,7 +119,8 @@ def _cascade(exits: tuple[RankExit, ...], first: tuple[Finding, ...]) -> str:
 def _being_done(attempt: Attempt, shown: AttemptView, fault: FaultClass) -> tuple[int, tuple[int, int]] | None:
     """The step that was being done, with first sample and count of its batch; None outside of steps, or when nobody told.
 
-    A loss that is not finite is that of a step which is done, whatever the ranks have gone on to. Before the first step it is what the ranks said they read next.
+    A loss that is not finite is that of a step which is done, whatever the ranks have gone on to. Before the first step
+    it is what the ranks said they read next.
     """
     row = shown.non_finite if fault is FaultClass.NON_FINITE else shown.last_step
     if shown.phase is not Phase.STEP and fault is not FaultClass.NON_FINITE:
