@@ -10,7 +10,7 @@ import importlib
 import logging
 import pkgutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -114,14 +114,25 @@ def tell(
     watch = Checkers()
     world = SimWorld(given, seed, points or Points(kills), watch, plant)
     watch.world = world
+
+    def play() -> None:
+        _play(world, scenario.when, clock(scenario.until))
+
+    return run_guarded(scenario.name, seed, world, watch, play, scenario.then)
+
+
+def run_guarded(
+    name: str, seed: int, world: SimWorld, watch: Checkers, play: Callable[[], None], then: tuple[Then, ...]
+) -> Outcome:
+    """Play, and say how it went; what the product raises is a finding, and ends the story."""
     raised = ""
     try:
-        _play(world, scenario.when, clock(scenario.until))
-    except Exception:  # noqa: BLE001 - whatever the product raises is a finding, and ends the story
+        play()
+    except Exception:  # noqa: BLE001 - see above
         raised = traceback.format_exc()
     history = watch.history if raised else world.history
-    failed = () if raised else tuple(why for one in scenario.then if (why := one(world, history)) is not None)
-    return Outcome(scenario.name, seed, given.rules.mode, world, history, failed, tuple(watch.found), raised)
+    failed = () if raised else tuple(why for one in then if (why := one(world, history)) is not None)
+    return Outcome(name, seed, world.given.rules.mode, world, history, failed, tuple(watch.found), raised)
 
 
 def _play(world: SimWorld, when: tuple[When, ...], until: float) -> None:

@@ -305,6 +305,17 @@ def trains() -> Then:
     return then
 
 
+def advances() -> Then:
+    """No incident is open and the run makes steps."""
+
+    def then(world: SimWorld, history: History) -> str | None:
+        newest = world.training.newest
+        moving = newest is not None and newest.moving and history.incident is None and history.halted is None
+        return None if moving else "nothing trains"
+
+    return then
+
+
 def redone_minutes(low: float, high: float) -> Then:
     """So much work was done again: recomputation, in the ledger."""
 

@@ -6,6 +6,7 @@ import click
 
 from supervisor.commands.bench_inject import command as inject
 from supervisor.commands.bench_prove import command as prove
+from supervisor.commands.bench_sim import scenario, soak, swarm
 
 
 @click.group("bench", epilog="\b\nExamples:\n  relight bench real\n  relight bench real --warm --folder /tmp/demo")
@@ -41,4 +42,6 @@ def figures(folder: str, repeats: int, as_json: bool) -> int:
 
 
 command.add_command(prove)
+for simulated in (scenario, swarm, soak):
+    command.add_command(simulated)
 command.add_command(inject)

@@ -86,6 +86,7 @@ class Training:
         self.agents: dict[str, Agent] = {}
         self.curses: list[Curse] = []
         self.truth = Truth()
+        self.heeds_fences = True
         self.never_written: set[int] = set()  # attempts whose saves never end
         self._time = time
         self._layout = layout
@@ -357,6 +358,8 @@ class Training:
         """The last shard is there, when every writer lived until now; a frozen one still has its part to write."""
         if not one.whole(self._layout) or one.number in self.never_written:
             return
+        if self.heeds_fences and self._files.why_refused(one.number) is not None:
+            return  # a saver asks before it publishes (supervisor/training/fence.py)
         if any(self._node(n).power is not Power.UP for n in one.alive):
             self._time.after(1.0, lambda: self._written(one, name, step))
             return
