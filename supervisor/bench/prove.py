@@ -46,10 +46,10 @@ PROOFS = (
     _core("map", "640 slots: every group, and 200 swaps that change one slot each", 5, "layout"),
     _core("demo", "five faults, and the bits of the run that nobody touched", 100),
     _core("calm", "slow saves, evaluations and start-ups are no stalls", 90),
-    _core("planted", "a restore that is wrong in one detail is refused", 240),
+    _core("planted", "a restore that is wrong in one detail is refused", 300),
     _core("modes", "observe, approve, paused, auto: who is asked, and what waits", 200),
     _core("limited", "a script that only prints lines", 30),
-    _core("controller", "the controller dies before and after each kind of effect", 420),
+    _core("controller", "the controller dies before and after each kind of effect", 500),
     _core("random", "faults at random places and times", 900, "randomly"),
 )
 

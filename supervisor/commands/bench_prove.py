@@ -15,6 +15,10 @@ import click
 @click.option("--folder", default="build/proof", show_default=True, type=click.Path(), help="Where the results go.")
 def command(which: tuple[str, ...], fresh: bool, seed: int, folder: str) -> int:
     """Prove what is promised, on real runs. Exit 0: all held; 1: one did not; 3: the hour was over before all were done."""
+    import signal  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
     from supervisor.bench import prove as work  # noqa: PLC0415 - `relight --help` need not wait for it
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a run that is under way is ended first
     return work.main(which, folder, fresh=fresh, seed=seed, commit=work.commit_of())
