@@ -41,8 +41,8 @@ class Demo:
 
 
 def shape(*, warm: bool) -> Shape:
-    """TP2 x PP2 x DP2 on 4 nodes of 2 ranks, 2 spares; asynchronous saves, an evaluation phase, one slow save."""
-    extra = ("--step-seconds", "0.2", "--eval-every", "25", "--eval-seconds", "2", "--slow-save", "60:4")
+    """TP2 x PP2 x DP2 on 4 nodes of 2 ranks, 2 spares; asynchronous saves, evaluations, one save slowed to 20 x a step."""
+    extra = ("--step-seconds", "0.2", "--eval-every", "25", "--eval-seconds", "2", "--slow-save", "40:4")
     return Shape(steps=STEPS, save_every=SAVE_EVERY, warm=warm, extra=extra)
 
 
