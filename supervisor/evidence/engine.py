@@ -7,25 +7,25 @@ answers slowly. Neither decides what a line means: that is `scan.fit` over the r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from supervisor.evidence.table import Signature
 
-Hit = Callable[[int, int], None]
-"""Called with (row, end): a row of the table was found, and the byte behind its end."""
+ROWS_AT_MOST: Final = 4096
+"""Rows of a table: a find is one number, the byte behind its end times this, plus its row."""
 
 
 class Engine(Protocol):
     """Finds the rows of one table."""
 
-    def scan(self, block: bytes, hit: Hit) -> None:
-        """Call `hit` for every find in the block, which holds whole lines. Ends do not fall within one another's order."""
+    def scan(self, block: bytes) -> list[int]:
+        """All finds in a block of whole lines, sorted: end * ROWS_AT_MOST + row."""
         ...
 
 
 class Hyperscan:
-    """The measured engine: facts are in docs/diagnosis.md."""
+    """The measured engine: facts are in docs/diagnosis.md. Raises ImportError where it is not installed."""
 
     def __init__(self, rows: Sequence[Signature]) -> None:
         import hyperscan  # noqa: PLC0415 - the fallback needs it to be absent
@@ -35,9 +35,13 @@ class Hyperscan:
         self._db.compile(expressions=[row.find.encode() for row in rows], ids=list(range(len(rows))), flags=flags)
         self._db.scratch = hyperscan.Scratch(self._db)
 
-    def scan(self, block: bytes, hit: Hit) -> None:
+    def scan(self, block: bytes) -> list[int]:
         """See Engine."""
-        self._db.scan(block, match_event_handler=lambda row, _start, end, _flags, _context: hit(row, end))
+        found: list[int] = []
+        add = found.append
+        self._db.scan(block, match_event_handler=lambda row, _start, end, _flags, _context: add(end << 12 | row))
+        found.sort()
+        return found
 
 
 class Regular:
@@ -46,20 +50,18 @@ class Regular:
     def __init__(self, rows: Sequence[Signature]) -> None:
         self._rows = [re.compile(r.find.encode(), (0 if r.case else re.IGNORECASE) | re.MULTILINE) for r in rows]
 
-    def scan(self, block: bytes, hit: Hit) -> None:
+    def scan(self, block: bytes) -> list[int]:
         """See Engine."""
-        found = [(match.end(), number) for number, row in enumerate(self._rows) for match in row.finditer(block)]
-        for end, number in sorted(found):
-            hit(number, end)
+        return sorted(
+            match.end() << 12 | number for number, row in enumerate(self._rows) for match in row.finditer(block)
+        )
 
 
 def engine(rows: Sequence[Signature]) -> Engine:
-    """The quickest engine that this machine has."""
+    """The quickest engine that this machine has. Raises ValueError when the table is too long."""
+    if len(rows) > ROWS_AT_MOST:
+        raise ValueError(f"{len(rows)} signatures: {ROWS_AT_MOST} at most")
     try:
         return Hyperscan(rows)
     except ImportError:
         return Regular(rows)
-
-
-ROWS_AT_MOST: Final = 4096
-"""Rows of a table: a hit is packed into one number with 12 bits for its row."""

@@ -77,12 +77,20 @@ class Places:
     node_of_file: dict[str, str] = field(default_factory=dict)
     rank_of_file: dict[str, int] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
+    _slots: dict[str, int] = field(default_factory=dict)
+
+    def slot(self, node: str | None) -> int | None:
+        """The place of a node in the order of the ranks."""
+        if len(self._slots) != len(self.nodes):
+            self._slots = {name: number for number, name in enumerate(self.nodes)}
+        return None if node is None else self._slots.get(node)
 
     def rank(self, node: str | None, local: int | None) -> int | None:
         """The rank at a place of a block layout."""
-        if node is None or local is None or not self.per_node or node not in self.nodes or local >= self.per_node:
+        slot = self.slot(node)
+        if slot is None or local is None or not self.per_node or local >= self.per_node:
             return None
-        return self.nodes.index(node) * self.per_node + local
+        return slot * self.per_node + local
 
     def node(self, rank: int | None) -> str | None:
         """The node of a rank in a block layout."""
@@ -100,16 +108,16 @@ class Places:
         if name in self.node_of_ip:
             return self.node_of_ip[name]
         short = name.split(".")[0] if not name[0].isdigit() else name
-        if short in self.nodes:
+        if self.slot(short) is not None:
             return short
         trimmed = re.sub(r"-(ib|eth|hsn|opa|bond)\w*$", "", short)
-        return trimmed if trimmed in self.nodes else None
+        return trimmed if self.slot(trimmed) is not None else None
 
     def resolve(self, label: Label, file: str) -> tuple[int | None, str | None]:
         """Rank and node of a speaker."""
         rank, node, local, pid = label.rank, self.host(label.node) or label.node, label.local, label.pid
         home = self.node_of_file.get(file)
-        if node is not None and self.nodes and node not in self.nodes:
+        if node is not None and self.nodes and self.slot(node) is None:
             node = home
         if node is None and label.ip:
             node = self.node_of_ip.get(label.ip)
@@ -182,10 +190,12 @@ def file_rank(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def file_node(name: str, nodes: Iterable[str]) -> str | None:
+def file_node(name: str, nodes: frozenset[str]) -> str | None:
     """The node that a file's name gives: the longest known name that stands in it between separators."""
     base = os.path.basename(name)
-    found = [n for n in nodes if re.search(rf"(?:^|[._-]){re.escape(n)}(?:[._-]|$)", base)]
+    cuts = [0, *(m.end() for m in re.finditer(r"[._-]", base[:255]))]
+    ends = [*(m.start() for m in re.finditer(r"[._-]", base[:255])), len(base)]
+    found = {base[i:j] for i in cuts for j in ends if i < j} & nodes
     return max(found, key=len) if found else None
 
 
@@ -275,13 +285,14 @@ def _peer_node(raw: Raw) -> str | None:
 
 def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str, Counter[str]]) -> None:
     """Files of one host: by their name; by who speaks in them, when there are such files of several hosts."""
+    known = frozenset(places.nodes)
     lone = {next(iter(names)) for names in spoken_in.values() if len(names) == 1}
     for reading in readings:
         rank = file_rank(reading.name)
         if rank is not None:
             places.rank_of_file[reading.name] = rank
-        node = file_node(reading.name, places.nodes)
-        heard = [name for name in spoken_in[reading.name] if name in places.nodes]
+        node = file_node(reading.name, known)
+        heard = [name for name in spoken_in[reading.name] if name in known]
         if node is None and len(heard) == 1 and len(lone) > 1:
             node = heard[0]
         if node is None and len(places.nodes) == 1 and places.whole:

@@ -129,10 +129,7 @@ class _Work:
         """Look at the next block of the file."""
         if self.out.first is None:
             self.out.first = _nearest(data[:LOOK_BACK].split(b"\n"))
-        hits: list[int] = []
-        add = hits.append
-        scanner.scan(data, lambda row, end: add(end << 12 | row))
-        hits.sort()
+        hits = scanner.scan(data)
         line, counted, start, end_of_line = self.line, 0, 0, -1
         full, met, skipped = self.full, self.met, self.skipped
         ends: list[int] = []
@@ -211,15 +208,18 @@ class _Work:
         if label == Label() and (data.find(b"\r", start, stop) >= 0):
             label = read_label(clean(data[start : start + 300].decode("utf-8", "replace")))
         stamp = read_stamp(text)
-        behind = self._behind(data, start)
-        ahead = data[stop + 1 : stop + 1 + LOOK_ON]
-        looks = signature.role == "root" or (signature.role == "context" and signature.kind.startswith("activity"))
+        before = after = stamp
         around = ""
-        if signature.role == "root":
-            around = _traceback(behind, ahead, signature.kind)
-        elif signature.kind in ("layout-block", "layout-stack"):
-            around = (behind[-400:] if signature.kind == "layout-block" else b"").decode("utf-8", "replace")
-            around += "\f" + ahead[:2600].decode("utf-8", "replace")
+        root = signature.role == "root"
+        if root or signature.kind.startswith(("activity", "layout-block", "layout-stack")):
+            behind, ahead = self._behind(data, start), data[stop + 1 : stop + 1 + LOOK_ON]
+            if stamp is None:
+                before, after = _nearest(reversed(behind.split(b"\n"))), _nearest(ahead.split(b"\n"))
+            if root:
+                around = _traceback(behind, ahead, signature.kind)
+            elif signature.kind.startswith("layout"):
+                upon = behind[-400:] if signature.kind == "layout-block" else b""
+                around = (upon + b"\f" + ahead[:2600]).decode("utf-8", "replace")
         raw = Raw(
             line=line,
             row=signature,
@@ -227,8 +227,8 @@ class _Work:
             text=text.strip()[:TEXT],
             label=label,
             stamp=stamp,
-            before=stamp or (_nearest(reversed(behind.split(b"\n"))) if looks else None),
-            after=stamp or (_nearest(ahead.split(b"\n")) if looks else None),
+            before=before,
+            after=after,
             around=around,
         )
         if self.kept[row] <= KEPT[signature.role] or told:

@@ -71,6 +71,9 @@ def _ctime(m: re.Match[str]) -> Stamp | None:
     return None if at is None else Stamp(at, True, False, False)
 
 
+_CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
+"""What all forms have in common; looked for first, because most of a line is no time."""
+
 _MONTH: Final = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Stamp | None]], ...]] = (
     (
@@ -85,17 +88,18 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Stamp | Non
 
 def read_stamp(line: str) -> Stamp | None:
     """The first time that the line carries, or None. The forms: ISO 8601 and its kin, glog, ctime, syslog."""
-    head = line[:HEAD]
-    if ":" not in head:
-        return None
-    best: tuple[int, Stamp] | None = None
-    for form, value in _FORMS:
-        match = form.search(head)
-        if match is not None and (best is None or match.start() < best[0]):
-            stamp = value(match)
-            if stamp is not None:
-                best = (match.start(), stamp)
-    return best[1] if best else None
+    begin = 0
+    for _ in range(4):
+        clock = _CLOCK.search(line, begin, HEAD)
+        if clock is None:
+            return None
+        begin = clock.end()
+        near = line[max(0, clock.start() - 28) : begin + 24]
+        for form, value in _FORMS:
+            match = form.search(near)
+            if match is not None and (stamp := value(match)) is not None:
+                return stamp
+    return None
 
 
 def with_year(stamp: Stamp, near: float) -> float:
