@@ -251,10 +251,10 @@ class Budgets(Promise):
         launch = _new_launch(case, stamped)
         if launch is None or launch.incident is None:
             return
-        fault = next((i.fault for i in case.history.incidents if i.number == launch.incident), None)
-        if fault is None:
+        ended = next((i for i in reversed(case.history.incidents) if i.number == launch.incident), None)
+        if ended is None:
             return
-        self._restarts[launch.incident] = (stamped.at, fault)
+        self._restarts[ended.attempt] = (stamped.at, ended.fault)  # an attempt ends once
         rules = case.world.given.rules.budget
         recent = [f for at, f in self._restarts.values() if stamped.at - at < rules.window_s]
         infrastructure = sum(1 for f in recent if f in INFRASTRUCTURE)

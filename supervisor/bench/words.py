@@ -373,11 +373,12 @@ def halted(reason: Reason) -> Then:
 
 
 def asked(times: int = 1) -> Then:
-    """A person was asked so often, for a plan."""
+    """A person was asked so often, for a plan; where the controller has died, rather once more than never."""
 
     def then(world: SimWorld, _: History) -> str | None:
         have = sum(1 for _, notice in world.desk.notices if notice.what == "plan")
-        return None if have == times else f"asked {have} times, not {times}"
+        more = len(world.points.hit) if world.points.hit != ["killed by the story"] else 0
+        return None if times <= have <= times + more else f"asked {have} times, not {times}"
 
     return then
 
