@@ -38,7 +38,8 @@ def text(value: object, limit: int) -> str | None:
     """Return a text, cut to `limit` characters, with what a terminal would obey taken out."""
     if not isinstance(value, str):
         return None
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in value[:limit])
+    cut = value[:limit]
+    return cut if cut.isprintable() else "".join(c if c.isprintable() or c in "\n\t" else "?" for c in cut)
 
 
 def batch(value: object) -> Batch | None:
