@@ -251,7 +251,9 @@ def recover(s: Situation) -> Decision | None:
     return replace(found, reason=ask[0], asks=True) if ask and isinstance(found, Recover) else found
 
 
-def _may_still_answer(s: Situation, incident: Incident, slots: tuple[str, ...], barred: Collection[str]) -> float | None:
+def _may_still_answer(
+    s: Situation, incident: Incident, slots: tuple[str, ...], barred: Collection[str]
+) -> float | None:
     """Until when a spare that is up may still get its agent; None when there is none, or it had its time.
 
     The agents find a new controller within seconds, and one that has ended is started again: no reason to halt.

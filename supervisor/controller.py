@@ -80,7 +80,8 @@ class Controller:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._events.add_signal_handler(number, self._ask_stop, number.name)
         run.write_endpoint("127.0.0.1", await hub.start(), self.journal.epoch)
-        parts.store.create()
+        if self.journal.epoch == 1:
+            parts.store.create()  # one that can't be made is told at once; one that is away later is waited for
         parts.cluster.on_change(lambda: self.look_again("cluster"))
         for part in ("cluster", "store"):
             self._read(part)

@@ -8,16 +8,16 @@ from concurrent.futures import Future
 import structlog
 
 from policies.facts import Decision, History, View
-from supervisor import notices
 from supervisor.durable import show_whole
 from supervisor.gate import Held
 from supervisor.journal import requests
 from supervisor.journal.requests import Answer, Request
-from supervisor.notices import Notice
-from supervisor.record import write_incident
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
-from supervisor.status import status_json
+from supervisor.telling import notices
+from supervisor.telling.notices import Notice
+from supervisor.telling.record import write_incident
+from supervisor.telling.status import status_json
 
 
 class FileDesk:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from supervisor.say import count
+from supervisor.telling.say import count
 
 State = Literal["ok", "not ok", "unknown"]
 OURS: Final = "relight"

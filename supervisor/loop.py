@@ -14,15 +14,15 @@ from policies.facts import Attempt, Continue, Decision, Finish, Halt, History, R
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules, as_text
-from supervisor import notices
 from supervisor.answers import judge
 from supervisor.fold import fold_all
-from supervisor.incident_facts import Known
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
+from supervisor.telling import notices
+from supervisor.telling.incident_facts import Known
 from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93

@@ -23,7 +23,7 @@ from slurm.cluster import Unreadable
 from supervisor.gate import Held
 from supervisor.journal.entries import Entry, Stamped
 from supervisor.journal.requests import Answer, Request
-from supervisor.notices import Notice
+from supervisor.telling.notices import Notice
 
 
 class Store(Protocol):

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from supervisor.evidence.iterations import Iteration, read_iteration
-from supervisor.evidence.scan import scan
-from supervisor.evidence.tail import Line, Tail
+from supervisor.evidence.scan import Match, scan
+from supervisor.evidence.stamps import read_stamp, with_year
+from supervisor.evidence.tail import Follows, Line, Tail, follow
 
 _CASCADE_EACH: Final = 1
 _OTHERS_EACH: Final = 20
 """Findings of one kind that one rank may send: cascades repeat for minutes and say the same, roots are looked at."""
+
+_BEFORE_S: Final = 2.0
+"""A line of the machine's log that is older than the attempt by more than this belongs to an earlier one."""
+
+_UNTOLD: Final = ("layout-", "activity-")
+"""Kinds of lines that only say where ranks are and what they do: the ranks tell that themselves."""
 
 _MAP: Final = 4 << 20
 """Bytes of launch.json that are read; 640 slots need about 20 kB."""
@@ -35,10 +43,18 @@ def ranks_here(run_dir: str, attempt: int, node: str) -> list[int] | None:
     return [slot * each + local for slot, name in enumerate(slots) if name == node for local in range(each)]
 
 
+def _changed(path: str) -> float:
+    """Wall seconds of the last change of a file; 0 when it can't be asked."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
 @dataclass(slots=True)
 class _Followed:
-    tail: Tail
-    rank: int | None
+    tail: Follows
+    rank: int | None  # None: a log of the machine
     skipped: int = 0  # summed over the lines that were read
 
 
@@ -62,21 +78,25 @@ class Follower:
         self._followed: dict[str, _Followed] = {}
         self._placed = False
         self.ranks: tuple[int, ...] = ()  # of this node in this attempt, once that is known
+        self._began = 0.0  # wall seconds, by this machine: when the attempt was launched
         self._sent: Counter[tuple[int | None, str]] = Counter()
 
     def attempt(self, attempt: int) -> None:
         """Follow this attempt from now on; the same again changes nothing."""
         if attempt != self._attempt:
             self._attempt = attempt
-            self._followed.clear()
+            # The machine's own logs go on over attempts; what they had to say of the last one has been said.
+            self._followed = {path: one for path, one in self._followed.items() if one.rank is None}
             self._sent.clear()
+            self._began = 0.0
             self._placed = False
             self.ranks = ()
 
     def watch(self, paths: Iterable[str]) -> None:
         """Follow these files too, wherever they lie (a site's own logs, the kernel's log)."""
         for path in paths:
-            self._followed.setdefault(path, _Followed(Tail(path), None))
+            if path not in self._followed:
+                self._followed[path] = _Followed(follow(path), None)
 
     def look(self, wall: float, monotonic: float) -> Heard:
         """What has been written since the last look."""
@@ -95,6 +115,7 @@ class Follower:
                 finding = self._finding(followed, line, wall, monotonic)
                 if finding is not None:
                     findings.append(finding)
+            findings.extend(self._lost(followed, what, wall, monotonic) for what in followed.tail.losses())
         return Heard(tuple(findings), tuple(steps))
 
     def _place(self) -> None:
@@ -103,6 +124,7 @@ class Follower:
             return
         self._placed = True
         self.ranks = tuple(ranks)
+        self._began = _changed(os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "launch.json"))
         folder = os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "logs")
         for rank in ranks:
             path = os.path.join(folder, f"rank_{rank:05d}.log")
@@ -130,30 +152,73 @@ class Follower:
 
     def _finding(self, followed: _Followed, line: Line, wall: float, monotonic: float) -> dict[str, Any] | None:
         match = scan(line.text)
-        if match is None or match.role == "benign":
+        if match is None or match.role == "benign" or match.kind.startswith(_UNTOLD) or match.kind == "finished":
             return None
         key = (followed.rank, match.kind)
         if self._sent[key] >= (_CASCADE_EACH if match.role == "cascade" else _OTHERS_EACH):
             return None
-        self._sent[key] += 1
         # A line that is read late (the agent was started again) was written when the file was last changed, or before.
         late = wall - line.changed > 2 * self._poll_s
         when = min(wall, line.changed) if late else wall
+        rank = followed.rank
+        if rank is None:
+            told = _machine_time(line, wall, monotonic)
+            when = when if told is None else min(wall, told)
+            if when < self._began - _BEFORE_S or (told is None and late):
+                return None
+            rank = self._rank_of(match.pid)
+        self._sent[key] += 1
+        return self._told(followed, match, rank, line.number, when, monotonic - (wall - when))
+
+    def _told(
+        self, followed: _Followed, match: Match, rank: int | None, number: int | None, when: float, monotonic: float
+    ) -> dict[str, Any]:
+        path = followed.tail.path
         return {
             "attempt": self._attempt,
             "cycle": 0,
-            "rank": followed.rank,
+            "rank": rank,
             "node": self._node,
-            "file": os.path.relpath(followed.tail.path, self._run_dir)
-            if followed.rank is not None
-            else followed.tail.path,
-            "line": line.number,
+            "file": os.path.relpath(path, self._run_dir) if followed.rank is not None else path,
+            "line": number,
             "wall": when,
-            "monotonic": monotonic - (wall - when),
+            "monotonic": monotonic,
             "offset_bound": self._poll_s,
             "kind": match.kind,
-            "role": match.role,
+            # What a launcher says of an exit is weaker than the exit's own record, which comes anyway.
+            "role": "context" if match.role == "root" and match.grade == 1 else match.role,
             "category": match.category,
             "blames": match.blames,
             "text": match.text,
         }
+
+    def _lost(self, followed: _Followed, what: str, wall: float, monotonic: float) -> dict[str, Any]:
+        """A log that was rotated, cut short or overrun: the diagnosis must not take its silence for health."""
+        match = Match("log-lost", "context", "none", "nobody", f"{followed.tail.path}: {what}")
+        return self._told(followed, match, followed.rank, None, wall, monotonic)
+
+    def _rank_of(self, pid: int | None) -> int | None:
+        """The rank of this node that has this process id, by the shims' records; None when none has."""
+        if pid is None:
+            return None
+        folder = os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "pids")
+        for rank in self.ranks:
+            try:
+                with open(os.path.join(folder, f"rank_{rank:05d}.json"), "rb") as file:
+                    record = json.loads(file.read(4096))
+            except (OSError, ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and record.get("pid") == pid:
+                return rank
+        return None
+
+
+def _machine_time(line: Line, wall: float, monotonic: float) -> float | None:
+    """When a line of the machine's own log was written, by this machine's clocks: wall seconds, None when it does not say."""
+    if line.since_boot is not None:
+        return wall - (monotonic - line.since_boot)
+    stamp = read_stamp(line.text)
+    if stamp is None:
+        return None
+    at = with_year(stamp, wall)
+    return at if stamp.zone else at - time.localtime(wall).tm_gmtoff

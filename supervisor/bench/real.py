@@ -13,9 +13,9 @@ import click
 from policies.reasons import Reason
 from supervisor.bench import nodes, simulate
 from supervisor.bench.real_run import RealRun, Shape
-from supervisor.incident_story import incident_story
 from supervisor.loop import HALTED_EXIT
-from supervisor.record import known_of
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.record import known_of
 
 STEPS = 80
 SAVE_EVERY = 10

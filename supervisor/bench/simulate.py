@@ -24,9 +24,9 @@ from supervisor.bench.world.given import Given
 from supervisor.bench.world.points import Points
 from supervisor.bench.world.timeline import clock
 from supervisor.bench.world.world import Plant, SimWorld
-from supervisor.incident_facts import Known
-from supervisor.incident_story import incident_story
-from supervisor.story import run_story
+from supervisor.telling.incident_facts import Known
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.story import run_story
 
 ENOUGH_S = 60.0
 """A run that has ended is watched so much longer."""

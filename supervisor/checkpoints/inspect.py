@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from policies.facts import CheckpointPhase, CheckpointState
-from supervisor.say import clean, number, stamp
+from supervisor.telling.say import clean, number, stamp
 
 _STANDS = {
     CheckpointPhase.IN_PROGRESS: "still being written",

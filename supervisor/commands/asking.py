@@ -14,14 +14,14 @@ import click
 from policies.facts import History, Spans
 from supervisor.errors import UserError
 from supervisor.fold import fold_all
-from supervisor.incident_facts import Known
 from supervisor.journal import journal, requests
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.journal.requests import Request, What
-from supervisor.record import known_of
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, frozen
-from supervisor.status import Status, read_status
+from supervisor.telling.incident_facts import Known
+from supervisor.telling.record import known_of
+from supervisor.telling.status import Status, read_status
 
 ANSWER_S = 10.0
 """How long a command waits for the controller's answer."""

@@ -38,7 +38,7 @@ def command(config: str | None, run_dir: str | None, as_json: bool) -> int:
 
 def told(checks: tuple[Check, ...]) -> str:
     """One line a check, and one that sums up."""
-    from supervisor.say import clean, count, names  # noqa: PLC0415
+    from supervisor.telling.say import clean, count, names  # noqa: PLC0415
 
     lines = []
     for check in checks:

@@ -18,7 +18,7 @@ from supervisor.errors import UserError
 def command(run: str, incident: int | None, as_json: bool) -> int:
     """Tell the story of RUN, or of one of its incidents."""
     from supervisor.commands.asking import look  # noqa: PLC0415
-    from supervisor.story import incident_story, run_story, to_json  # noqa: PLC0415
+    from supervisor.telling.story import incident_story, run_story, to_json  # noqa: PLC0415
 
     seen = look(run)
     try:

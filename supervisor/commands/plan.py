@@ -35,7 +35,7 @@ def command(
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
     from policies.facts import Recover  # noqa: PLC0415
     from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
-    from supervisor.plan_page import plan_json, plan_text  # noqa: PLC0415
+    from supervisor.telling.plan_page import plan_json, plan_text  # noqa: PLC0415
 
     seen = look(run)
     left_out = spans(skip)

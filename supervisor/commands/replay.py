@@ -58,7 +58,7 @@ def _read(name: str) -> list[Stamped]:
 
 def _lines(one: Again, profile: str | None) -> list[str]:
     from supervisor.replay import told  # noqa: PLC0415
-    from supervisor.say import clean, stamp  # noqa: PLC0415
+    from supervisor.telling.say import clean, stamp  # noqa: PLC0415
 
     head = f"{stamp(one.at, None)}  entry {one.number}: {told(one.was)}{_did(one.was_done)}"
     if one.same:

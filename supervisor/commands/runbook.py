@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 import click
 
-from supervisor import runbooks
-from supervisor.say import clean
+from supervisor.telling import runbooks
+from supervisor.telling.say import clean
 
 
 class NotWhole(click.ClickException):

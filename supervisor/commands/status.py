@@ -15,9 +15,9 @@ def command(run: str, as_json: bool) -> int:
     """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
     from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
-    from supervisor.say import sentence  # noqa: PLC0415
-    from supervisor.status import VIEW  # noqa: PLC0415
-    from supervisor.story import status_text, to_json  # noqa: PLC0415
+    from supervisor.telling.say import sentence  # noqa: PLC0415
+    from supervisor.telling.status import VIEW  # noqa: PLC0415
+    from supervisor.telling.story import status_text, to_json  # noqa: PLC0415
 
     seen = look(run)
     status = seen.status

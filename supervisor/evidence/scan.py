@@ -30,6 +30,7 @@ class Match:
     text: str
     grade: int = 2
     restart: bool = True
+    pid: int | None = None  # the process that the line names, where it names one
 
 
 def clean(line: str) -> str:
@@ -54,5 +55,6 @@ def scan(line: str) -> Match | None:
     found = fit(line, table())
     if found is None:
         return None
-    row = found[0]
-    return Match(row.kind, row.role, row.category, row.blames, line.strip()[:TEXT], row.grade, row.restart)
+    row, match = found
+    pid = next((int(value) for name, value in match.groupdict().items() if name.startswith("pid") and value), None)
+    return Match(row.kind, row.role, row.category, row.blames, line.strip()[:TEXT], row.grade, row.restart, pid)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 BLOCK: Final = 1 << 20
 """Bytes read at one look, so that one loud rank does not hold up the others."""
@@ -15,6 +17,9 @@ OLD: Final = 16 << 20
 LONGEST: Final = 64 << 10
 """Bytes of one line; a longer one is cut and its rest goes as the next."""
 
+RECORDS: Final = 4096
+"""Kernel records taken at one look; the ring of a usual kernel holds about as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -23,6 +28,30 @@ class Line:
     text: str
     number: int | None
     changed: float  # wall seconds at which the file was last written, as the file system says
+    since_boot: float | None = None  # seconds on the kernel's clock at which a kernel record was written
+
+
+class Follows(Protocol):
+    """What gives the lines of one log as they come."""
+
+    path: str
+
+    def look(self) -> list[Line]:
+        """The lines since the last look. Never raises."""
+        ...
+
+    def losses(self) -> list[str]:
+        """What is known to be missing since the last time that this was asked: rotated, cut short, overrun."""
+        ...
+
+
+def follow(path: str) -> Follows:
+    """A follower for the path: the kernel's ring for a character device, else a file."""
+    try:
+        device = stat.S_ISCHR(os.stat(path).st_mode)
+    except OSError:
+        device = False
+    return Kmsg(path) if device else Tail(path)
 
 
 class Tail:
@@ -33,18 +62,28 @@ class Tail:
         self._offset = 0
         self._rest = b""
         self._number: int | None = 0
-        self._begun = False
+        self._inode: int | None = None
+        self._losses: list[str] = []
+
+    def losses(self) -> list[str]:
+        """See Follows."""
+        told, self._losses = self._losses, []
+        return told
 
     def look(self) -> list[Line]:
         """What has been added, up to 1 MiB of it. Never raises; what can't be read has no lines now."""
         try:
-            stat = os.stat(self.path)
-            if stat.st_size < self._offset:
+            status = os.stat(self.path)
+            if self._inode is None:
+                if status.st_size > OLD:
+                    self._offset, self._number = status.st_size - BLOCK, None
+                    self._losses.append(f"the first {self._offset} bytes were there before and were not read")
+            elif status.st_ino != self._inode or status.st_size < self._offset:
+                what = "cut short" if status.st_ino == self._inode else "rotated"
+                self._losses.append(f"{what} after line {self._number}: lines in between may be missing")
                 self._offset, self._rest, self._number = 0, b"", 0
-            if not self._begun and stat.st_size > OLD:
-                self._offset, self._number = stat.st_size - BLOCK, None
-            self._begun = True
-            if stat.st_size == self._offset:
+            self._inode = status.st_ino
+            if status.st_size == self._offset:
                 return []
             with open(self.path, "rb") as file:
                 file.seek(self._offset)
@@ -52,7 +91,7 @@ class Tail:
         except OSError:
             return []
         self._offset += len(data)
-        return self._lines(self._rest + data, stat.st_mtime)
+        return self._lines(self._rest + data, status.st_mtime)
 
     def _lines(self, data: bytes, changed: float) -> list[Line]:
         *whole, self._rest = data.split(b"\n")
@@ -64,4 +103,53 @@ class Tail:
             if self._number is not None:
                 self._number += 1
             lines.append(Line(raw[:LONGEST].decode("utf-8", "replace").rstrip("\r"), self._number, changed))
+        return lines
+
+
+_RECORD: Final = re.compile(rb"^\d+,(\d{1,18}),(\d{1,18}),[^;]*;([^\n]*)")
+
+
+def read_record(raw: bytes) -> tuple[int, float, str] | None:
+    """One record of /dev/kmsg -> (sequence number, seconds since boot, text); None when it is none."""
+    match = _RECORD.match(raw)
+    return None if match is None else (int(match[1]), int(match[2]) / 1e6, match[3].decode("utf-8", "replace"))
+
+
+class Kmsg:
+    """The kernel's ring of messages. Each read gives one record; EPIPE says that some were overwritten unread."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._losses: list[str] = []
+        self._last: int | None = None
+
+    def losses(self) -> list[str]:
+        """See Follows."""
+        told, self._losses = self._losses, []
+        return told
+
+    def look(self) -> list[Line]:
+        """The records since the last look, up to RECORDS. Never raises; a device that may not be read has none."""
+        lines: list[Line] = []
+        try:
+            if self._file is None:
+                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            for _ in range(RECORDS):
+                try:
+                    raw = os.read(self._file, 8192)
+                except BrokenPipeError:
+                    continue
+                record = read_record(raw)
+                if record is None:
+                    if not raw:
+                        break
+                    continue
+                number, since_boot, text = record
+                if self._last is not None and number > self._last + 1:
+                    self._losses.append(f"{number - self._last - 1} kernel messages were overwritten unread")
+                self._last = number
+                lines.append(Line(text, None, 0.0, since_boot))
+        except OSError:
+            return lines
         return lines

@@ -6,7 +6,7 @@ from typing import Final
 
 from policies.clues import Clue
 from supervisor.evidence.folder import Diagnosed
-from supervisor.say import clean
+from supervisor.telling.say import clean
 
 _PAGES: Final = {
     "hardware.host": "node-lost",

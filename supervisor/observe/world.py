@@ -57,6 +57,7 @@ class World:
         self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
         self._views: Mapping[int, str | None] = EMPTY
         self._store_as_of: float | None = None
+        self._healed = False
         self._free: int | None = None
         self._expected: Expected | None = None
         self._since: dict[str, tuple[NodeState, float]] = {}
@@ -81,8 +82,11 @@ class World:
         return frozenset(n for n in silent if self._cluster.probe(n, PROBE_S))
 
     def refresh_store(self, now: float, checkpoint: str | None) -> None:
-        """Read the store, and the manifest of the checkpoint that the newest attempt started from."""
-        seen = self._store.scan()
+        """Read the store, and the manifest of the checkpoint that the newest attempt started from.
+
+        The first look of a controller brings the store's list up to its marks; a store that is away is only away.
+        """
+        seen = self._store.scan() if self._is_healed() else Unreadable("away when this controller began")
         if isinstance(seen, tuple):
             views = self._store.view_targets()
             self._views = self._views if isinstance(views, Unreadable) else views
@@ -96,6 +100,15 @@ class World:
                 self._expected = self._store.expected(checkpoint)
             except NotRestorable:
                 self._expected = None
+
+    def _is_healed(self) -> bool:
+        if not self._healed:
+            try:
+                self._store.create()
+            except OSError:
+                return False
+            self._healed = True
+        return True
 
     @property
     def unreadable(self) -> str | None:

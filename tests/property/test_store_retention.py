@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.facts import CheckpointPhase, CheckpointState
-from supervisor.checkpoints.retention import choose, by_age
+from supervisor.checkpoints.retention import by_age, choose
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 
@@ -116,11 +116,7 @@ def test_a_real_store_that_is_stopped_anywhere_in_between(kinds, keep, protected
         kept = {f"iter_{s.step:07d}" for s in before if s.id not in wanted}
         assert set(os.listdir(os.path.join(root, "saves/a0001"))) == kept
         assert set(os.listdir(os.path.join(root, "deleted"))) == wanted
-        with (
-            open(os.path.join(root, "completed.json"), "rb")
-            if by_age(before)
-            else open(os.devnull, "rb") as file
-        ):
+        with open(os.path.join(root, "completed.json"), "rb") if by_age(before) else open(os.devnull, "rb") as file:
             listed = file.read()
         assert not any(i.encode() in listed for i in wanted)
         for gone in wanted:

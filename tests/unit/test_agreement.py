@@ -7,7 +7,7 @@ from dataclasses import replace
 from policies.agreement import Agreement, by_class
 from policies.facts import FaultClass, History, Incident, Times, Trouble
 from policies.reasons import Reason
-from supervisor.story import run_story, to_json
+from supervisor.telling.story import run_story, to_json
 
 
 def judged(count: int, fault: FaultClass = FaultClass.NODE_LOST, **what: object) -> list[Incident]:

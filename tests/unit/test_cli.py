@@ -18,7 +18,7 @@ from supervisor.journal import requests
 from supervisor.journal.journal import Journal
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, freeze
-from supervisor.status import status_json
+from supervisor.telling.status import status_json
 
 HERE = [name for name, (module, _) in COMMANDS.items() if find_spec(module) is not None]
 

@@ -20,7 +20,7 @@ from supervisor.errors import UserError
 from supervisor.journal.journal import Journal
 from supervisor.rundir import RunDir
 from supervisor.settings import LayoutSettings, Settings, freeze
-from supervisor.status import status_json
+from supervisor.telling.status import status_json
 
 TRAINER = ("python", "-u", "-m", "supervisor.bench.trainer", "--dp", "4")
 

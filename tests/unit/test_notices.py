@@ -11,11 +11,11 @@ from test_story_example import DIGEST, at, ten_forty
 
 from policies.facts import Continue, FaultClass, Halted
 from policies.reasons import Reason
-from supervisor import notices
-from supervisor.incident_story import incident_story
-from supervisor.notices import Notice, notice, page, run_command, warning
-from supervisor.plan_page import plan_text
-from supervisor.story import run_story
+from supervisor.telling import notices
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.notices import Notice, notice, page, run_command, warning
+from supervisor.telling.plan_page import plan_text
+from supervisor.telling.story import run_story
 
 HOSTILE = "\x1b[2Jn0417\x00\u202e" + "A" * 10_000
 LIMIT_S = 60  # only a hang reaches it

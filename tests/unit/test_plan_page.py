@@ -28,10 +28,10 @@ from supervisor.commands.plan import command
 from supervisor.gate import Held, gate
 from supervisor.journal.entries import Decided, IncidentOpened, Intended, RunStarted
 from supervisor.journal.journal import Journal
-from supervisor.plan_page import plan_json, plan_text
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, freeze
-from supervisor.story import Known
+from supervisor.telling.plan_page import plan_json, plan_text
+from supervisor.telling.story import Known
 
 HOSTILE = "\x1b[2J\u202efine\x00" + "A" * 10_000
 

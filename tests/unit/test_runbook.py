@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from policies.reasons import Reason
 from policies.rules import Rules
-from supervisor import runbooks
 from supervisor.cli import COMMANDS
 from supervisor.commands.runbook import command
+from supervisor.telling import runbooks
 
 ROOT = Path(__file__).parents[2]
 HEADINGS = ["Seen", "Means", "Check", "Do", "Undo", "Escalate"]
@@ -170,7 +170,14 @@ def test_escapes_in_a_reason_do_not_reach_the_terminal():
 
 
 def test_an_installation_without_pages_says_so(tmp_path):
-    for name in ("__init__.py", "runbooks.py", "say.py", "commands/__init__.py", "commands/runbook.py"):
+    files = (
+        "telling/__init__.py",
+        "telling/runbooks.py",
+        "telling/say.py",
+        "commands/__init__.py",
+        "commands/runbook.py",
+    )
+    for name in ("__init__.py", *files):
         (tmp_path / "supervisor" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "supervisor" / name, tmp_path / "supervisor" / name)
     code = "import sys; sys.path.insert(0, sys.argv.pop()); from supervisor.commands.runbook import command; command()"

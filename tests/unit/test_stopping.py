@@ -14,10 +14,10 @@ from policies.rules import BudgetRules, QuarantineRules
 from supervisor.answers import judge
 from supervisor.commands.asking import spans
 from supervisor.errors import UserError
-from supervisor.incident_story import incident_story
 from supervisor.journal.entries import Approved, CheckpointCompleted
 from supervisor.journal.requests import Request
-from supervisor.plan_page import plan_text
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.plan_page import plan_text
 
 ID = "00001764513622-0badcafe"
 FOR_AN_HOUR = AUTO.model_copy(

@@ -34,8 +34,8 @@ from policies.facts import (
 )
 from policies.layout import Layout
 from policies.reasons import Reason
-from supervisor.incident_facts import split
-from supervisor.story import Known, incident_story, run_story, status_text, to_json
+from supervisor.telling.incident_facts import split
+from supervisor.telling.story import Known, incident_story, run_story, status_text, to_json
 
 
 def changed(**fields):

@@ -23,7 +23,7 @@ from policies.facts import (
 )
 from policies.layout import Layout
 from policies.reasons import Reason
-from supervisor.story import Known, incident_story
+from supervisor.telling.story import Known, incident_story
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- example: begin -->\n```text\n", "```\n<!-- example: end -->"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor import say
+from supervisor.telling import say
 
 settings.register_profile("say", derandomize=True, deadline=None)
 settings.load_profile("say")

@@ -26,7 +26,7 @@ from supervisor.bench.proofs.runs import (
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
 from supervisor.loop import HALTED_EXIT
-from supervisor.status import read_status
+from supervisor.telling.status import read_status
 
 LOOKED_S = 3.0
 """How long the controller is watched doing nothing: more than one of its looks at everything (1 s)."""

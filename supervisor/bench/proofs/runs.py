@@ -16,7 +16,7 @@ from policies.facts import History
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
 from supervisor.errors import UserError
-from supervisor.status import Status, read_status
+from supervisor.telling.status import Status, read_status
 
 SMALL = Shape(
     tp=1, pp=1, dp=2, ranks_per_node=1, spares=1, steps=24, save_every=4, warm=True, extra=("--step-seconds", "0.1")

@@ -10,7 +10,7 @@ from policies.facts import Decision, History, View
 from supervisor.bench.world.timeline import Timeline
 from supervisor.gate import Held, digest
 from supervisor.journal.requests import Answer, Request, What
-from supervisor.notices import Notice
+from supervisor.telling.notices import Notice
 
 READS_S = 1.0
 """So long after a notice the person has it on the screen."""

@@ -140,7 +140,8 @@ class Life:
         self.loop = Loop(scene, world.plant.recall(fold_all(History(), before)), world.time.now)
         self.epoch = journal.epoch
         world.points.passing("epoch begun")
-        store.create()
+        if journal.epoch == 1:
+            store.create()
         self._refresh(first=True)
         for index, agent in enumerate(world.agents.values()):
             delay = 0.05 + (index % 20) * 0.02 if len(world.agents) < 64 else 0.05

@@ -9,10 +9,10 @@ from policies.facts import History
 from policies.layout import Layout
 from policies.ledger import cost
 from supervisor.durable import show_whole
-from supervisor.incident_story import incident_story
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
-from supervisor.story import Known, to_json
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.story import Known, to_json
 
 
 def known_of(layout: Layout, now: float | None = None, held: str = "") -> Known:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from policies import ledger
 from policies.facts import Recover
-from supervisor.say import clean, names
+from supervisor.telling.say import clean, names
 
 if TYPE_CHECKING:
     from datetime import tzinfo

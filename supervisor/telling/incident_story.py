@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from policies.facts import Recover
 from policies.layout import prove_swap
 from policies.skipping import spans_text
-from supervisor.incident_facts import (
+from supervisor.telling.incident_facts import (
     Known,
     begin,
     find_incident,
@@ -23,7 +23,7 @@ from supervisor.incident_facts import (
     waits,
     why_asked,
 )
-from supervisor.say import (
+from supervisor.telling.say import (
     amount,
     clean,
     clock,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from policies import agreement, ledger
 from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
-from supervisor.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
-from supervisor.incident_story import checkpoint_text, incident_story, state_of
-from supervisor.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
+from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
+from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
+from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
 
 if TYPE_CHECKING:
     from policies.agreement import Agreement

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from policies.facts import Bar, FaultClass, Finding, Recover, Rejected
 from policies.layout import prove_swap
 from policies.skipping import spans_text
-from supervisor.incident_facts import Known, begin, waits
-from supervisor.incident_story import checkpoint_text, plan_standing, swap_text, where
-from supervisor.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
+from supervisor.telling.incident_facts import Known, begin, waits
+from supervisor.telling.incident_story import checkpoint_text, plan_standing, swap_text, where
+from supervisor.telling.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
 
 if TYPE_CHECKING:
     from policies.facts import CheckpointState, History, Incident

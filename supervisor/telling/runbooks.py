@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_PLACES = (os.path.join(_HERE, "_runbooks"), os.path.join(os.path.dirname(_HERE), "runbooks"))
+_PLACES = (os.path.join(_HERE, "_runbooks"), os.path.join(os.path.dirname(os.path.dirname(_HERE)), "runbooks"))
 INDEX = "README"
 
 

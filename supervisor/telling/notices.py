@@ -13,11 +13,23 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from policies.facts import Continue, FaultClass, Recover
-from supervisor.incident_facts import Known, begin, redo, why_asked
-from supervisor.incident_story import incident_story
-from supervisor.plan_page import plan_text
-from supervisor.say import SEEN_MAX, clean, clock, count, moment, names, number, plan_id, sentence, span, zone_name
-from supervisor.story import run_story
+from supervisor.telling.incident_facts import Known, begin, redo, why_asked
+from supervisor.telling.incident_story import incident_story
+from supervisor.telling.plan_page import plan_text
+from supervisor.telling.say import (
+    SEEN_MAX,
+    clean,
+    clock,
+    count,
+    moment,
+    names,
+    number,
+    plan_id,
+    sentence,
+    span,
+    zone_name,
+)
+from supervisor.telling.story import run_story
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
