@@ -181,7 +181,7 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
             category = "hardware.host"
     if first.blames == "peer" and first.peer and first.node is None:
         first = replace(first, node=first.peer, rank=None)
-    if first.node is None and first.rank is None:
+    if first.rank is None and first.category.split(".")[0] not in ("scheduler", "hardware"):
         first = _placed(first, live)
     nodes = {c.node for c in peers if c.node}
     speakers = {c.speaker for c in peers}
@@ -199,11 +199,13 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
 
 
 def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
-    """A line without a speaker, at the place that lines of the same category near it agree on."""
-    near = [c for c in live if c.category == first.category and c.role == "root" and c.file == first.file and c.node]
-    near = [c for c in near if abs(c.line - first.line) <= 40]
-    places = {(c.rank, c.node) for c in near}
-    return replace(first, rank=near[0].rank, node=near[0].node) if len(places) == 1 else first
+    """A line without a speaker, at the place that the roots near it in the file agree on."""
+    near = [c for c in live if c.role == "root" and c.file == first.file and c.rank is not None]
+    same = [c for c in near if abs(c.line - first.line) <= 40 and (c.category == first.category or c.grade == 1)]
+    places = {(c.rank, c.node) for c in same}
+    if len(places) != 1 or (first.node is not None and same[0].node not in (None, first.node)):
+        return first
+    return replace(first, rank=same[0].rank, node=first.node or same[0].node)
 
 
 def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> tuple[str, ...]:

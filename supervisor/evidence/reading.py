@@ -16,7 +16,7 @@ from typing import Final
 from supervisor.evidence.engine import Engine, engine
 from supervisor.evidence.files import UnreadableError, blocks
 from supervisor.evidence.labels import Label, read_label
-from supervisor.evidence.scan import LONGEST, TEXT, clean, fit
+from supervisor.evidence.scan import LONGEST, TEXT, clean, fit, uncoloured
 from supervisor.evidence.stamps import Stamp, read_stamp
 from supervisor.evidence.table import Signature, read_table, table
 
@@ -206,7 +206,7 @@ class _Work:
             self.full[row] = not told or len(self.met) >= SPEAKERS
         label = read_label(text)
         if label == Label() and (data.find(b"\r", start, stop) >= 0):
-            label = read_label(clean(data[start : start + 300].decode("utf-8", "replace")))
+            label = read_label(clean(data[start : min(stop, start + 300)].decode("utf-8", "replace")))
         stamp = read_stamp(text)
         before = after = stamp
         around = ""
@@ -219,7 +219,7 @@ class _Work:
                 around = _traceback(behind, ahead, signature.kind)
             elif signature.kind.startswith("layout"):
                 upon = behind[-400:] if signature.kind == "layout-block" else b""
-                around = (upon + b"\f" + ahead[:2600]).decode("utf-8", "replace")
+                around = "\f".join(uncoloured(part.decode("utf-8", "replace")) for part in (upon, ahead[:2600]))
         raw = Raw(
             line=line,
             row=signature,

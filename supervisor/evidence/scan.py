@@ -33,11 +33,14 @@ class Match:
     pid: int | None = None  # the process that the line names, where it names one
 
 
+def uncoloured(text: str) -> str:
+    """The text without a terminal's escape sequences; its lines stay."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
 def clean(line: str) -> str:
     """The line without colours and controls. What a carriage return would have overwritten stays, as words apart."""
-    if "\x1b" in line:
-        line = _ANSI.sub("", line)
-    return _CONTROL.sub(" ", line)
+    return _CONTROL.sub(" ", uncoloured(line))
 
 
 def fit(line: str, rows: Sequence[Signature]) -> tuple[Signature, re.Match[str]] | None:
