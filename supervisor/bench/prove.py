@@ -44,6 +44,7 @@ def _core(name: str, what: str, usual_s: int, module: str = "") -> Proof:
 
 PROOFS = (
     _core("map", "640 slots: every group, and 200 swaps that change one slot each", 5, "layout"),
+    _core("simulated", "every scenario killed at every boundary, and 1,000 worlds from seeds", 2400),
     _core("demo", "five faults, and the bits of the run that nobody touched", 100),
     _core("calm", "slow saves, evaluations and start-ups are no stalls", 90),
     _core("planted", "a restore that is wrong in one detail is refused", 300),

@@ -210,6 +210,12 @@ def _at_rest(world: SimWorld, history: Any) -> str | None:
         return None
     if world.given.person.refuses or history.stop_asked:
         return None
+    barred = history.barred(world.time.now)
+    usable = [
+        n for n in world.cluster.nodes.values() if n.power is Power.UP and not n.drained_by and n.name not in barred
+    ]
+    if len(usable) < world.given.layout.slots_needed:
+        return None  # it waits for nodes: somebody has drained them, or they are gone
     told = [notice.title for _, notice in world.desk.notices[-1:]]
     where = f"incident {history.incident.number} ({history.incident.fault})" if history.incident else "no incident"
     return f"not at rest {LIVENESS_S:.0f} s after the last fault: {where}, decision {type(history.decision).__name__}, told {told}"

@@ -14,5 +14,5 @@ STORY = {
         barred(),
         trains(),
     ),
-    "until": "09:18",
+    "until": "09:26",
 }

@@ -8,7 +8,7 @@ from random import Random
 
 from policies.facts import Decision, History, View
 from supervisor.bench.world.timeline import Timeline
-from supervisor.gate import Held, digest
+from supervisor.gate import Held
 from supervisor.journal.requests import Answer, Request, What
 from supervisor.telling.notices import Notice
 
@@ -40,7 +40,6 @@ class SimDesk:
     filed: list[Request] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
     notices: list[tuple[float, Notice]] = field(default_factory=list)
-    shown: str | None = None  # the digest of the plan that is open, as status shows it
     changed: bool = False
     erred: bool = False
 
@@ -56,25 +55,18 @@ class SimDesk:
     def record(self, history: History, incident: int) -> None:
         """The record is made from the journal when it is asked for."""
 
-    def status(self, view: View, decision: Decision, held: Held | None, now: float) -> None:  # noqa: ARG002
-        """What a person can look up."""
-        self.shown = digest(decision)
+    def status(self, view: View, decision: Decision, held: Held | None, now: float) -> None:
+        """What a person can look up; this one goes by the notice, which names the plan."""
 
     def tell(self, notice: Notice, story: str) -> None:  # noqa: ARG002 - the port's signature
         """The telephone rings."""
         self.notices.append((self.time.now, notice))
         person = self.person
         if notice.what == "plan" and person.answers_s is not None:
-            self.time.after(READS_S, lambda: self._read(person.answers_s or 0.0))
+            plan = notice.key.partition(":")[2]
+            self.time.after(READS_S + person.answers_s, lambda: self._answer(plan))
         elif notice.what == "halt" and person.resumes_s is not None:
             self.time.after(person.resumes_s, lambda: self.file("resume", why="looked at it"))
-
-    def _read(self, seconds: float) -> None:
-        seen = self.shown
-        if seen is None:  # the controller has died meanwhile: the person looks again
-            self.time.after(5.0, lambda: self._read(seconds))
-        else:
-            self.time.after(seconds, lambda: self._answer(seen))
 
     def _answer(self, seen: str) -> None:
         person = self.person
