@@ -183,6 +183,8 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
         first = replace(first, node=first.peer, rank=None)
     if first.rank is None and first.category.split(".")[0] not in ("scheduler", "hardware"):
         first = _placed(first, live)
+    if first.rank is None and first.node is not None and first.category.startswith("hardware."):
+        first = replace(first, rank=_rank_that_saw_it(first, live))
     nodes = {c.node for c in peers if c.node}
     speakers = {c.speaker for c in peers}
     if (
@@ -196,6 +198,18 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
     elif first.kind in ("exception", "missing-file") and first.frames == "load":
         category = "storage.ckpt_corrupt" if first.kind == "exception" else "config"
     return first, category
+
+
+def _rank_that_saw_it(first: Clue, live: Sequence[Clue]) -> int | None:
+    """The rank of a device that the driver names by its address: the one on that node whose program saw it fail first."""
+    saw = [
+        c
+        for c in live
+        if c.role == "root" and c.rank is not None and c.node == first.node and c.grade in (2, 3)
+        if c.category.startswith("hardware.") or c.kind in GPU_SYMPTOMS
+    ]
+    early = {c.rank for c in saw if not any(o.rank != c.rank and surely_before(o, c) for o in saw)}
+    return early.pop() if len(early) == 1 else None
 
 
 def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
