@@ -201,7 +201,10 @@ def fold(history: History, stamped: Stamped) -> History:
         case Resumed():
             skip = merge(history.choice.skip_samples, entry.skip_samples)
             choice = replace(history.choice, skip_samples=skip)
-            refused = replace(history, paused=False, refused=frozenset(), choice=choice)
+            told = frozenset(
+                key for key in history.told if not key.startswith("plan:")
+            )  # what is open now is told again
+            refused = replace(history, paused=False, refused=frozenset(), choice=choice, told=told)
             return refused if history.halted is None else _no_plan(replace(refused, halted=None, resumed_at=at))
         case IncidentOpened():
             return _open(history, entry, at)
@@ -214,7 +217,7 @@ def fold(history: History, stamped: Stamped) -> History:
         case Decided():
             return _decide(history, entry, at)
         case Withdrawn():
-            return _no_plan(history)
+            return _no_plan(replace(history, told=history.told - {f"plan:{entry.digest}"}))
         case Chosen():
             number = history.incident.number if history.incident else 0
             return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice))

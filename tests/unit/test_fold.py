@@ -35,6 +35,7 @@ from supervisor.journal.entries import (
     Settled,
     Stamped,
     StopAsked,
+    Withdrawn,
     Told,
 )
 
@@ -175,3 +176,12 @@ def test_a_stop_that_was_asked_for_survives_a_fault_and_not_a_new_start() -> Non
     for incident, kept in ((1, "li"), (None, None)):
         launch = replace(LAUNCH, incident=incident)
         assert after(OPENED, StopAsked("li"), Intended(launch)).stop_asked == kept
+
+
+def test_a_plan_that_comes_back_is_told_again() -> None:
+    """The simulated world found it: after a halt was lifted the same plan was open again, and nobody was called."""
+    known = replace(History(), told=frozenset({"plan:abc", "plan:def", "halt:x"}))
+    resumed = fold(known, Stamped(1, 1, 5.0, Resumed("li", "looked at it")))
+    assert resumed.told == {"halt:x"}
+    withdrawn = fold(known, Stamped(1, 1, 5.0, Withdrawn("abc", "n3 is gone")))
+    assert withdrawn.told == {"plan:def", "halt:x"}
