@@ -110,8 +110,8 @@ class OnlyCompleted(Promise):
     def launched(self, case: Checkers, attempt: int, checkpoint: str) -> None:
         """Was it sealed, and is it still what was sealed?"""
         store = case.world.store
-        if case.world.training.attempts[attempt].refused:
-            return
+        if case.world.training.attempts[attempt].refused or store.views.get(attempt) in store.vanished:
+            return  # nothing was started; or somebody deleted it behind our back, and the ranks find nothing to load
         if not checkpoint:
             if any(what == "completed" for _, what, _ in store.log.changes):
                 case.broken(self, f"attempt {attempt} started from nothing, though saves had been completed")

@@ -59,6 +59,7 @@ class SimStore:
     ) -> None:
         self.saves: dict[str, Save] = {}
         self.deleted: set[str] = set()
+        self.vanished: set[str] = set()
         self.views: dict[int, str | None] = {}
         self.listed: tuple[str, ...] = ()
         self.away_until = 0.0
@@ -222,6 +223,7 @@ class SimStore:
 
     def vanish(self, name: str) -> None:
         """Somebody else has deleted it."""
+        self.vanished.add(name)
         self._remove(name, "vanished")
 
     def rot(self, name: str) -> None:

@@ -235,6 +235,10 @@ class Training:
     def _load(self, one: Attempt) -> None:
         one.phase, one.moved_at = Phase.LOAD, self._time.now
         self._beat(one)
+        wanted = self._files.maps.get(one.number, {}).get("checkpoint") or ""
+        if wanted != one.checkpoint:  # somebody has deleted it since the view was made
+            self.rank_raises(0, "FileNotFoundError", f"{wanted}: no such checkpoint", blame=False)
+            return
         self._go_on(one, self.job.load_s, lambda: self._begin_steps(one))
 
     def _begin_steps(self, one: Attempt) -> None:
