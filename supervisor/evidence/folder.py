@@ -14,9 +14,11 @@ from supervisor.errors import UserError
 from supervisor.evidence.casefile import assemble
 from supervisor.evidence.files import walk
 from supervisor.evidence.places import Places, expand, resolve
-from supervisor.evidence.reading import FileReading, Reader
+from supervisor.evidence.reading import FEW_MARKS, MARKS, FileReading, Reader
 
 LAYOUT_BYTES: Final = 16 << 20
+MANY_FILES: Final = 1000
+"""From so many files on less is kept of each, so that 5,120 logs of ranks stay within the memory that is promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def diagnose_folder(folder: str, layout: dict[str, Any] | None = None, reader: R
     """Read every log below the folder and judge. Raises OSError when the folder can't be listed."""
     reader = reader or Reader()
     names = walk(folder)
-    readings = [reader.read(os.path.join(folder, name), name) for name in names]
+    marks = MARKS if len(names) < MANY_FILES else FEW_MARKS
+    readings = [reader.read(os.path.join(folder, name), name, marks) for name in names]
     case = assemble(readings, _given(readings, layout or {}))
     return Diagnosed(case, judge(case), len(names), sum(reading.size for reading in readings))
 

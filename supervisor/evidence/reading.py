@@ -27,7 +27,8 @@ SPEAKERS: Final = 8192
 """Speakers whose first line of one kind is kept beyond KEPT, of roots and of those cascades that tell who waits."""
 
 MARKS: Final = 24
-"""Step lines kept from the start and from the end of a file."""
+FEW_MARKS: Final = 6
+"""Step lines kept from the start and from the end of a file; the smaller number where thousands of files are read."""
 
 LOOK_BACK: Final = 8192
 LOOK_ON: Final = 4096
@@ -93,10 +94,10 @@ class Reader:
         self._step = len(self.rows) - 1
         self._engine = engine(self.rows) if scanner is None else scanner
 
-    def read(self, path: str, name: str) -> FileReading:
+    def read(self, path: str, name: str, marks: int = MARKS) -> FileReading:
         """Read one file to its end, or to where it breaks off: then `problem` says why."""
         out = FileReading(name)
-        work = _Work(out, self.rows, self._step)
+        work = _Work(out, self.rows, self._step, marks)
         try:
             status = os.stat(path)
             out.size, out.mtime = status.st_size, status.st_mtime
@@ -111,10 +112,11 @@ class Reader:
 class _Work:
     """The state of reading one file."""
 
-    def __init__(self, out: FileReading, rows: Sequence[Signature], step: int) -> None:
+    def __init__(self, out: FileReading, rows: Sequence[Signature], step: int, marks: int) -> None:
         self.out = out
         self.rows = rows
         self.step = step
+        self.marks = marks
         self.back = b""  # the end of the block before
         self.kept: Counter[int] = Counter()
         self.line = 1
@@ -122,23 +124,34 @@ class _Work:
         self.met: set[tuple[int, bytes]] = set()
         self.full: dict[int, bool] = {}  # rows of which enough is kept -> nothing more is kept, of nobody
         self.late: dict[int, deque[Raw]] = {}
-        self.first_marks: list[tuple[int, str]] = []
-        self.last_marks: deque[tuple[int, bytes]] = deque(maxlen=MARKS)
+        self.first_marks: deque[tuple[int, bytes]] = deque()
+        self.last_marks: deque[tuple[int, bytes]] = deque(maxlen=marks)
 
     def block(self, data: bytes, scanner: Engine) -> None:
         """Look at the next block of the file."""
         if self.out.first is None:
             self.out.first = _nearest(data[:LOOK_BACK].split(b"\n"))
         hits = scanner.scan(data)
-        line, counted, start, end_of_line = self.line, 0, 0, -1
+        at_start = self.line
+        line, counted, start, end_of_line = at_start, 0, 0, -1
         full, met, skipped = self.full, self.met, self.skipped
         ends: list[int] = []
+        step, early = self.step, self.marks - len(self.first_marks)
+        first_steps: list[int] = []
+        last_steps: deque[int] = deque(maxlen=self.marks)
         for hit in hits:
             end = hit >> 12
+            row = hit & 4095
+            if row == step:
+                # A line of progress is looked at when it is among the first or the last of the file, else only passed.
+                if early > len(first_steps):
+                    first_steps.append(end)
+                else:
+                    last_steps.append(end)
+                continue
             if end <= end_of_line:
                 ends.append(hit)
                 continue
-            row = hit & 4095
             if row in full:
                 # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
                 begin = data.rfind(b"\n", 0, end - 1) + 1
@@ -156,22 +169,16 @@ class _Work:
             ends = [hit]
         if ends:
             self._line(data, start, end_of_line, line, ends)
+        if first_steps or last_steps:
+            self._steps(data, at_start, first_steps, last_steps)
         self.line = line + data.count(b"\n", counted)
         self.out.lines = self.line - (1 if data.endswith(b"\n") else 0)
         self.back = data[-LOOK_BACK:]
 
     def _line(self, data: bytes, start: int, stop: int, line: int, ends: list[int]) -> None:
-        rows = {hit & 4095 for hit in ends}
-        if self.step in rows:
-            self._mark(data, start, stop, line)
-            rows.discard(self.step)
-            if not rows:
-                return
         texts: dict[int, str] = {}
         for hit in sorted(ends, key=lambda h: h & 4095):
             row, end = hit & 4095, hit >> 12
-            if row == self.step:
-                continue
             begin = data.rfind(b"\r", start, max(end - 1, start)) + 1 or start
             begin = max(begin, start)
             if begin not in texts:
@@ -181,12 +188,20 @@ class _Work:
                 self._keep(data, start, stop, line, row, found[1], texts[begin])
                 return
 
-    def _mark(self, data: bytes, start: int, stop: int, line: int) -> None:
-        raw = data[max(start, data.rfind(b"\r", start, stop) + 1) : stop][:512]
-        if len(self.first_marks) < MARKS:
-            self.first_marks.append((line, clean(raw.decode("utf-8", "replace"))))
-        else:
-            self.last_marks.append((line, raw))
+    def _steps(self, data: bytes, line: int, first: Iterable[int], last: Iterable[int]) -> None:
+        """Keep lines of progress, found at these ends; `line` is the number of the block's first line."""
+        counted, known = 0, -1
+        for ends, marks in ((first, self.first_marks), (last, self.last_marks)):
+            for end in ends:
+                start = data.rfind(b"\n", 0, end - 1) + 1
+                if start == known:
+                    continue  # the same line: a bar that was drawn again and again
+                known = start
+                stop = data.find(b"\n", end - 1)
+                stop = len(data) if stop < 0 else stop
+                line += data.count(b"\n", counted, start)
+                counted = start
+                marks.append((line, data[max(start, data.rfind(b"\r", start, stop - 1) + 1) : stop][:512]))
 
     def _keep(self, data: bytes, start: int, stop: int, line: int, row: int, match: re.Match[str], text: str) -> None:
         signature = self.rows[row]
@@ -263,10 +278,7 @@ class _Work:
             number = out.lines - self.back[len(text) :].count(b"\n") + (1 if self.back.endswith(b"\n") else 0)
             last = clean(text.rsplit(b"\n", 1)[-1][-TEXT:].decode("utf-8", "replace")).strip()
             out.words = (max(1, number), last) if last else None
-        lines: Iterable[tuple[int, str]] = [
-            *self.first_marks,
-            *((line, clean(raw.decode("utf-8", "replace"))) for line, raw in self.last_marks),
-        ]
+        lines = [(line, clean(raw.decode("utf-8", "replace"))) for line, raw in (*self.first_marks, *self.last_marks)]
         out.marks = [mark for line, text in lines if (mark := _read_mark(line, text)) is not None]
 
 
