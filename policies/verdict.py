@@ -48,21 +48,33 @@ def judge(case: Case) -> Verdict:
 
 
 def _finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
+    """Training that reached its end has not failed, however its processes then ended."""
     done = case.finished_at
-    if case.completed is False:
+    if case.completed is False and done is None:
         return None
-    before = [c for c in strong if done is None or not (c.file == done.file and c.line > done.line)]
-    if case.completed is None and (done is None or before):
+    if done is None:
+        if not case.completed or (
+            strong and any(c.kind == "collective-timeout" and not c.survived for c in case.clues)
+        ):
+            return None
+    elif any(_spoils(done, clue, case) for clue in strong):
         return None
-    why = (
-        "The accounting says that the job completed." if case.completed else "The trainer says that it reached its end."
-    )
+    why = "The trainer says that it reached its end." if done else "The accounting says that the job completed."
     after = tuple(c for c in case.clues if c.role in ("root", "cascade"))[:3]
     against = tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in after)
     support = (done,) if done else ()
     return Verdict(
         failed=False, category="none", restart_ok=True, confidence="high", why=why, support=support, against=against
     )
+
+
+def _spoils(done: Clue, root: Clue, case: Case) -> bool:
+    """An error that stands before the trainer's last word, or a last save that failed after it."""
+    if root.file == done.file and root.line < done.line:
+        return root.grade >= 3
+    if root.category.startswith("storage.") and root.file == done.file:
+        return not any(c.kind == "activity-saved" and c.file == done.file and c.line > done.line for c in case.clues)
+    return False
 
 
 def _before(causes: Iterable[Clue], end: Clue) -> bool:

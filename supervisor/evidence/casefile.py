@@ -56,7 +56,7 @@ def assemble(
         world=places.world,
         per_node=places.per_node if places.whole else None,
         completed=_completed(readings),
-        finished_at=next((c for c in clues if c.kind == "finished"), None),
+        finished_at=next((c for c in clues if c.kind == "finished" and not c.survived), None),
         last_words=_last_words(readings, places),
         stacks=tuple(_stacks(readings, places)),
         pace=_pace(readings),

@@ -541,3 +541,39 @@ def test_a_loss_that_is_no_number_and_stays_so(tmp_path, line):
     )
     got = diagnose(tmp_path, {"slurm-77.out": log})
     assert (got["category"], got["first_error"]["line"], got["restart_ok"]) == ("numeric", 11, False)
+
+
+@pytest.mark.parametrize(
+    "end", ["Training finished after 112 steps\n", "[exiting program at iteration 112] datetime: 2026-05-04\n"]
+)
+def test_another_jobs_xid_during_a_run_that_finished(tmp_path, end):
+    kernel = KERNEL.format(node="gx-04", text="NVRM: Xid (PCI:0000:3b:00): 13, pid=9, name=other, Graphics Exception")
+    got = diagnose(
+        tmp_path, {"slurm-77.out": head() + steps() + steps(106, 6, "10:06") + end, "journal-gx-04.log": kernel}
+    )
+    assert got["failed"] is False
+
+
+def test_an_epoch_that_ended_is_not_the_end(tmp_path):
+    log = head() + "Epoch 3 training finished\n" + steps() + traceback(6, "ValueError: token id 9 out of range") + LOUD
+    check(diagnose(tmp_path, {"slurm-77.out": log}), "data", rank=6, node="gx-02")
+
+
+def test_a_last_save_that_failed_is_a_failure(tmp_path):
+    log = (
+        head()
+        + steps()
+        + "Finished training: 106 steps\n"
+        + traceback(0, "OSError: [Errno 28] No space left on device")
+    )
+    check(diagnose(tmp_path, {"slurm-77.out": log}), "storage.full", rank=0, node="gx-01")
+
+
+def test_the_accounting_alone_is_believed_unless_ranks_timed_out(tmp_path):
+    sacct = "JobID|JobName|State|ExitCode\n77|train|COMPLETED|0:0\n"
+    error = traceback(6, "KeyError: 'x'")
+    assert diagnose(tmp_path / "a", {"sacct.txt": sacct, "slurm-77.out": head() + error + steps()})["failed"] is False
+    assert (
+        diagnose(tmp_path / "b", {"sacct.txt": sacct, "slurm-77.out": head() + steps() + error + LOUD})["failed"]
+        is True
+    )
