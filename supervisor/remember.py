@@ -283,9 +283,10 @@ def _accepted(book: Notebook, view: View, layout: Layout) -> None:
     if verdict.state != "passed":
         return
     text = "limited: only log lines and exits are known" if verdict.limited else "all ranks as in the manifest"
-    book.note(AttemptAccepted(attempt.number, verdict.limited, text))
+    # The acceptance last: a write that is torn between the two must not leave an incident that nothing closes.
     if incident is not None:
         book.note(IncidentClosed(incident.number, shown.frontier))
+    book.note(AttemptAccepted(attempt.number, verdict.limited, text))
 
 
 def _caught_up(book: Notebook, view: View, rules: Rules) -> None:

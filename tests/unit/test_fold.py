@@ -35,8 +35,8 @@ from supervisor.journal.entries import (
     Settled,
     Stamped,
     StopAsked,
-    Withdrawn,
     Told,
+    Withdrawn,
 )
 
 LAUNCH = actions.Launch(1, 1, ("n0", "n1", "n2"), None, Counters(0, 0, 0, 0, None), None)

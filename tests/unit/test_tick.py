@@ -56,6 +56,7 @@ from supervisor.journal.entries import (
     StopAsked,
     Withdrawn,
 )
+from supervisor.tick import tick
 
 
 def names(scene: Scene) -> list[str]:
@@ -257,6 +258,27 @@ def test_a_spare_whose_agent_never_comes_is_none() -> None:
     scene.settle()
     scene.wait(scene.rules.node.gone_s + 1)
     assert isinstance(scene.settle().decision, Halt)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_write_torn_between_two_entries_leaves_no_incident_open(kept: int) -> None:
+    """The simulated world found it: the acceptance was on the disk, the end of the incident was not, and never came."""
+    scene = training()
+    scene.die(1)
+    scene.settle()
+    attempt = scene.history.attempt
+    assert attempt is not None
+    scene.load()
+    scene.settle()
+    scene.step(attempt.start_step + 1)
+    turn = tick(scene.history, scene.view, LAYOUT, scene.rules, scene.now, scene.lag_s)
+    assert len(turn.entries) >= 2
+    scene.say(*turn.entries[:kept])
+    scene.epoch(2)
+    scene.settle()
+    assert scene.history.incident is None
+    assert scene.history.attempt is not None
+    assert scene.history.attempt.accepted_at is not None
 
 
 def test_no_launch_while_old_ranks_may_be_reached() -> None:
