@@ -70,7 +70,7 @@ def _recover(decision: Recover, history: History, rules: Rules) -> Permission:
     return _YES
 
 
-def _may_only_be_slow(history: History, rules: Rules) -> bool:
+def may_only_be_slow(history: History, rules: Rules) -> bool:
     """A halt says that nothing more is started. Ranks that stall are stopped only where automation is cleared for it."""
     incident = history.incident
     if incident is None or incident.trouble.died:
@@ -101,7 +101,7 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return Held("mode observe: says what it would do", asks=False)
         case actions.Abandon() | actions.Retain():
             return _YES
-        case _ if isinstance(decision, Halt) and _may_only_be_slow(history, rules):
+        case _ if isinstance(decision, Halt) and may_only_be_slow(history, rules):
             return Held("nothing has died: a person stops it (relight halt)", asks=False)
         case _ if isinstance(decision, Contain | Halt | Finish):
             return _YES

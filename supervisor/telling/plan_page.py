@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from policies.facts import Bar, FaultClass, Finding, Recover, Rejected
 from policies.layout import prove_swap
+from policies.rules import Rules
 from policies.skipping import spans_text
+from supervisor.gate import may_only_be_slow
 from supervisor.telling.incident_facts import Known, begin, waits
 from supervisor.telling.incident_story import checkpoint_text, plan_standing, swap_text, where
 from supervisor.telling.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
@@ -53,6 +55,7 @@ class PlanFacts:
     confidence: float | None
     past: tuple[Past, ...]
     stops: int | None
+    a_no_stops: bool
     bars: tuple[str, ...]
     bars_why: str
     swaps: tuple[tuple[int, str, str], ...]
@@ -121,6 +124,7 @@ def plan_facts(history: History, known: Known) -> PlanFacts:
         confidence=diagnosis.confidence if diagnosis else None,
         past=tuple(_past(history, incident, node) for node in told),
         stops=decision.stops,
+        a_no_stops=decision.stops is not None and not may_only_be_slow(history, _rules(history)),
         bars=decision.bars,
         bars_why=decision.text,
         swaps=decision.swaps,
@@ -146,6 +150,11 @@ def _open(history: History) -> tuple[Recover, Incident]:
             if incident.number == decision.incident:
                 return decision, incident
     raise LookupError(f"{run}: no plan is open. See: relight status {run}")
+
+
+def _rules(history: History) -> Rules:
+    """The profile in force, as the journal has it; the one that a run has by default where it has none."""
+    return Rules.model_validate_json(history.rules) if history.rules else Rules()
 
 
 def _past(history: History, incident: Incident, node: str) -> Past:
@@ -299,8 +308,9 @@ def _answers(facts: PlanFacts) -> list[str]:
     """What a no means, and the commands."""
     lines, do = [], facts.commands
     if "refuse" in do:
-        stopped = f"attempt {facts.stops} is stopped, " if facts.stops is not None else ""
-        lines.append(f"A no halts the run: {stopped}nobody is barred, nothing is started until relight resume.")
+        left = "is stopped" if facts.a_no_stops else "is left as it stands"
+        attempt = f"attempt {facts.stops} {left}, " if facts.stops is not None else ""
+        lines.append(f"A no halts the run: {attempt}nobody is barred, nothing is started until relight resume.")
     lines += [f"Yes: {do['approve']}"] if "approve" in do else []
     lines += [f"No: {do['refuse']}"] if "refuse" in do else []
     lines += [f"Change: {do[key]}" for key in ("checkpoint", "spare", "keep_node") if key in do]

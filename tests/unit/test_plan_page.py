@@ -22,8 +22,8 @@ from policies.facts import (
     Trouble,
 )
 from policies.reasons import Reason
-from policies.rules import Rules
-from supervisor.actions import Launch
+from policies.rules import Rules, as_text
+from supervisor.actions import Launch, Stop
 from supervisor.commands.plan import command
 from supervisor.gate import Held, gate
 from supervisor.journal.entries import Decided, IncidentOpened, Intended, RunStarted
@@ -54,7 +54,7 @@ Rejected: a0012-i0041260, still being written (512 of 5,120 files).
 To redo: 68 iterations, 5.6 M samples; the first pass took 40 min 7 s.
 Lost so far: 1,045.3 rank-hours; 85.3 more a minute of waiting.
 
-A no halts the run: attempt 12 is stopped, nobody is barred, nothing is started until relight resume.
+A no halts the run: attempt 12 is left as it stands, nobody is barred, nothing is started until relight resume.
 Yes: relight approve llm500b --plan 8f3a1c
 No: relight refuse llm500b --plan 8f3a1c --because "..."
 Change: relight plan llm500b --checkpoint ID
@@ -218,6 +218,23 @@ def test_only_what_can_be_answered_is_offered(fields, first, has, lacks):
     assert page.startswith(f"llm500b: plan 8f3a1c. {first}")
     assert has in page
     assert lacks not in page
+
+
+@pytest.mark.parametrize(
+    ("mode", "cleared", "said"),
+    [
+        ("approve", frozenset({FaultClass.STALL}), "attempt 12 is left as it stands, nobody"),
+        ("auto", frozenset(), "attempt 12 is left as it stands, nobody"),
+        ("auto", frozenset({FaultClass.STALL}), "attempt 12 is stopped, nobody"),
+    ],
+)
+def test_what_a_no_does_to_a_stalled_attempt_is_what_the_gate_does(mode, cleared, said):
+    history, known = waiting()
+    rules = Rules(mode=mode, cleared=cleared)
+    refused = replace(history, mode=mode, rules=as_text(rules), refused=frozenset({DIGEST}))
+    stop = gate(Stop(12), Halt(Reason.REFUSED, "", "", 12, 12), refused, rules)
+    assert isinstance(stop, Held) == ("left" in said)
+    assert said in plan_text(replace(refused, refused=frozenset()), known)
 
 
 @pytest.mark.parametrize(

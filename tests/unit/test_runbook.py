@@ -36,6 +36,8 @@ def faults(name: str, text: str) -> list[str]:
     found += unknown_names(text)
     if re.search(r"relight resume RUN(?! --because \")", text):
         found.append("resume without its reason")
+    if re.search(r"relight refuse RUN --plan PLAN(?! --because \")", text):
+        found.append("refuse without its reason")
     found += [
         f"`relight {c}` without RUN" for c in re.findall(r"relight (approve|refuse|plan|pause|halt)\b(?! RUN)", text)
     ]
@@ -89,6 +91,7 @@ def test_the_index_lists_every_page_and_names_what_exists():
         (("--plan PLAN", ""), "`relight approve` without a plan"),
         (("relight approve RUN", "relight approve"), "`relight approve` without RUN"),
         (("## Escalate\n", "## Escalate\n`relight resume RUN`\n"), "resume without its reason"),
+        (('PLAN --because "..."', "PLAN"), "refuse without its reason"),
         (("## Escalate\n", "## Escalate\nSee `relight runbook stal`.\n"), "no page stal"),
     ],
 )
