@@ -313,13 +313,11 @@ class View:
     launched: frozenset[int] = frozenset()  # attempts that the cluster has shown, ever
     steps_running: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
-    blind_since: float | None = None
     cluster_as_of: float | None = None
     store_as_of: float | None = None
     store_free_bytes: int | None = None
     failures: tuple[tuple[str, str], ...] = ()  # effects that failed outright: key of the action, why
     released: bool = False
-    agents_asked: frozenset[str] = frozenset()  # nodes on which an agent has been started in this epoch
     stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
 
 

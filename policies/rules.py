@@ -50,15 +50,14 @@ class NodeRules(_Section):
     launch_s: Seconds = 120
     """An attempt whose ranks have not all started after this time has not launched."""
     gone_s: Seconds = 60
-    """How long old ranks on reachable nodes may take to be gone before a person is asked."""
+    """So long a launch that is stopped may show nothing before it counts as one that never came, and a spare that is up
+    may be without an agent before the run halts for want of it."""
 
 
 class EvidenceRules(_Section):
     """How long evidence may hold up a recovery."""
 
     capture_s: Seconds = 30
-    settle_s: Seconds = 0.05
-    """After the first error, how long to wait for an earlier one that is still on its way."""
 
 
 class CheckpointRules(_Section):
@@ -66,7 +65,7 @@ class CheckpointRules(_Section):
 
     keep: Annotated[int, Field(ge=1, le=100)] = 3
     seal_s: Seconds = 3600
-    loaded_s: Seconds = 1800
+    """So long a restart waits for the checks of a newer save before it takes an older one."""
     room_factor: Annotated[float, Field(ge=1, le=10)] = 1.1
     """Free room wanted before the next save, as a multiple of the last one's size."""
 

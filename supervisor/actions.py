@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from policies import retention
 from policies.facts import UNKNOWN, CheckpointPhase, Counters, Spans, View
 
 
@@ -166,8 +167,7 @@ def _phases(view: View) -> dict[str, CheckpointPhase]:
 def superfluous(view: View, keep: int, protect: tuple[str, ...]) -> tuple[str, ...]:
     """Completed saves beyond the newest `keep` that nothing needs, oldest first."""
     found = () if view.checkpoints is UNKNOWN else view.checkpoints
-    done = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: (c.attempt, c.step))
-    return tuple(c.id for c in done[: max(0, len(done) - keep)] if c.id not in protect)
+    return tuple(c.id for c in retention.superfluous(found, keep, protect))
 
 
 def is_done(action: Action, view: View) -> bool:

@@ -20,6 +20,7 @@ from policies.facts import (
     Wait,
 )
 from policies.quarantine import for_good
+from policies.retention import by_age
 from policies.rules import QuarantineRules, Rules
 from supervisor import actions
 from supervisor.actions import Action
@@ -104,10 +105,9 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if waiting:
         # in an incident the newest is worth the most; else they are completed in the order in which they were made
         steps.append(actions.Seal(waiting[-1 if history.incident else 0].id))
-    completed = sorted((c for c in found if c.phase is CheckpointPhase.COMPLETED), key=lambda c: (c.attempt, c.step))
     protected = _protected(history)
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
-        steps.append(actions.Retain(completed[-1].id, rules.checkpoint.keep, protected))
+        steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
     return tuple(steps)
 
 

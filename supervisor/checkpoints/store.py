@@ -11,9 +11,10 @@ import os
 import shutil
 from collections.abc import Callable
 
+from policies import retention
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import posix, publishing, retention, sealing, views
+from supervisor.checkpoints import posix, publishing, sealing, views
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
 from supervisor.checkpoints.manifest import Outcome, UnsoundError, expected_of, read_outcome
 from supervisor.checkpoints.tree import SaveId, Tree
@@ -83,14 +84,6 @@ class PosixStore:
         except OSError:
             return None
         return found.f_bavail * found.f_frsize
-
-    def room_for_next(self, factor: float) -> bool:
-        """Is there room for `factor` times the save completed last? What can't be seen is no room."""
-        free, states = self.free_bytes(), self.scan()
-        if free is None or isinstance(states, Unreadable):
-            return False
-        done = retention.by_age(states)
-        return free >= factor * done[-1].bytes if done else free > 0
 
     # --- changing ------------------------------------------------------------------------------------------------
 
@@ -195,7 +188,7 @@ class PosixStore:
         return self._tree.view(attempt)
 
     def retain(self, keep: int, protect: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Delete what is no longer needed (see `retention.choose`) and return its ids; finish earlier deletions.
+        """Delete what is no longer needed (see `policies/retention.py`) and return its ids; finish earlier deletions.
 
         Each is first named in `deleted/`, from which moment nobody sees it as completed; then it leaves the list; then
         its data goes. What can't be removed now is in `pending_deletions` until a later call can. Raises OSError,

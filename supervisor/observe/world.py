@@ -110,11 +110,6 @@ class World:
             self._healed = True
         return True
 
-    @property
-    def unreadable(self) -> str | None:
-        """Why the cluster could not be read last time."""
-        return self._cluster_view.why if isinstance(self._cluster_view, Unreadable) else None
-
     def view(self, history: History, now: float, done: Done) -> View:
         """Everything together."""
         number = history.attempt.number if history.attempt else 0
@@ -176,9 +171,7 @@ class World:
             if match is None:
                 continue
             shown.add(int(match[1]))
-            silent = {NodeState.SILENT}
-            reachable = {n for n in row.running_on if n in nodes and nodes[n].state not in silent}
-            if reachable:
+            if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in row.running_on):
                 running.add(int(match[1]))
         return frozenset(running), shown
 

@@ -147,7 +147,7 @@ def _attempt_lines(history: History, seen: AttemptView | None, now: float, known
 
 def _nodes(history: History, view: View, now: float) -> str:
     if isinstance(view.nodes, Unknown):
-        blind = f" for {span(now - view.blind_since)}" if view.blind_since is not None else ""
+        blind = f" for {span(now - view.cluster_as_of)}" if view.cluster_as_of is not None else ""
         return f"Nodes: unknown; the cluster cannot be read{blind}. Nothing is done on that account."
     slots = history.attempt.slots if history.attempt else ()
     barred = history.barred(now)

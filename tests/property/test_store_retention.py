@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.facts import CheckpointPhase, CheckpointState
-from supervisor.checkpoints.retention import by_age, choose
+from policies.retention import by_age, choose
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 

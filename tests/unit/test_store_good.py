@@ -11,7 +11,6 @@ import xxhash
 
 from policies.facts import Batch, CheckpointPhase, Counters
 from slurm.cluster import Unreadable
-from supervisor.checkpoints.inspect import describe, size
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 from supervisor.errors import NotRestorable
@@ -175,19 +174,9 @@ def test_a_view_leads_to_the_save(store, tmp_path):
     assert store.views() == {1, 2}
 
 
-def test_room(store, tmp_path):
-    assert store.room_for_next(1.5)
-    write_save(store)
-    size_now = store.seal("a0001-i0000040").bytes
-    assert store.room_for_next(1.0)
-    assert not store.room_for_next(4.0 * store.free_bytes() / size_now)
-    lost = PosixStore(str(tmp_path / "nowhere"), WORLD, time.time)
-    assert lost.free_bytes() is None
-    assert not lost.room_for_next(0.0)
-
-
 def test_a_store_that_was_never_made_is_unreadable_and_not_empty(tmp_path):
     store = PosixStore(str(tmp_path / "c"), WORLD, time.time)
+    assert store.free_bytes() is None
     assert isinstance(store.scan(), Unreadable)
     (tmp_path / "c").mkdir()  # a mount point whose file system is gone looks like this
     assert isinstance(store.scan(), Unreadable)
@@ -201,13 +190,3 @@ def test_a_store_that_was_never_made_is_unreadable_and_not_empty(tmp_path):
 def test_other_texts_are_no_ids(store, text):
     with pytest.raises(ValueError, match="not the id"):
         store.seal(text)
-
-
-def test_describe(store):
-    write_save(store)
-    assert describe(store.state("a0001-i0000040")).endswith("written by the framework, not yet sealed.")
-    line = describe(store.seal("a0001-i0000040"))
-    assert line.startswith("iteration 40 of attempt 1: saved 20")
-    assert line.endswith("kB.")
-    assert "still being written: no .metadata yet." in describe(store.state("a0001-i0000060"))
-    assert [size(999), size(7_047_500_000_000)] == ["999 bytes", "7.05 TB"]

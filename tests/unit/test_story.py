@@ -466,7 +466,7 @@ def test_the_status_is_ten_lines_that_say_where_it_stands():
 
 
 def test_an_unknown_part_is_never_told_as_healthy():
-    told = status(nodes=UNKNOWN, checkpoints=UNKNOWN, attempt=None, blind_since=at("11:44:30"))
+    told = status(nodes=UNKNOWN, checkpoints=UNKNOWN, attempt=None, cluster_as_of=at("11:44:30"))
     assert "Nodes: unknown; the cluster cannot be read for 30 s." in told
     assert "Checkpoints: unknown; the store cannot be read." in told
     assert "Its ranks: not seen." in told

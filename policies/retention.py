@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from policies.facts import CheckpointPhase, CheckpointState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
 
 
 def by_age(states: Iterable[CheckpointState]) -> list[CheckpointState]:
@@ -13,7 +16,12 @@ def by_age(states: Iterable[CheckpointState]) -> list[CheckpointState]:
     return sorted(done, key=lambda s: (s.attempt, s.step))
 
 
-def choose(states: Sequence[CheckpointState], keep: int, protect: frozenset[str]) -> tuple[str, ...]:
+def superfluous(states: Iterable[CheckpointState], keep: int, protect: Collection[str]) -> list[CheckpointState]:
+    """The completed saves beyond the newest `keep` (1 or more) that nothing needs, oldest first."""
+    return [s for s in by_age(states)[:-keep] if s.id not in protect]
+
+
+def choose(states: Sequence[CheckpointState], keep: int, protect: Collection[str]) -> tuple[str, ...]:
     """The ids that may be deleted, oldest first.
 
     Of the completed ones the newest `keep` stay (at least one), and each that is protected. Broken and abandoned ones
@@ -22,9 +30,8 @@ def choose(states: Sequence[CheckpointState], keep: int, protect: frozenset[str]
     """
     if keep < 1:
         raise ValueError(f"keep = {keep}: the newest completed save is never deleted")
-    done = by_age(states)
-    chosen = [s for s in done[:-keep] if s.id not in protect]
-    kept = done[-keep:]
+    chosen = superfluous(states, keep, protect)
+    kept = by_age(states)[-keep:]
     if kept:
         oldest = min((s.attempt, s.step) for s in kept)
         useless = {CheckpointPhase.BROKEN, CheckpointPhase.ABANDONED}
