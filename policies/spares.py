@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The new slot map and its swaps (slot, from, to). `passed_over`: why a preferred spare was not used."""
+    """The new slot map and its swaps (slot, from, to)."""
 
     slots: tuple[str, ...]
     swaps: tuple[tuple[int, str, str], ...]
-    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class Short:
     """There are fewer healthy spares than slots to fill; these slots stay without."""
 
     slots_without: tuple[int, ...]
-    passed_over: tuple[str, ...] = ()
 
 
 def choose(
@@ -46,14 +44,8 @@ def choose(
     unhealthy node a spare. `late` are healthy nodes that are used only when no other is left.
     """
     usable = {name for name, node in nodes.items() if why_not(node, slots, barred) is None}
-    wanted = tuple(dict.fromkeys(preferred))
-    passed_over = tuple(
-        f"{name}: {why_not(nodes[name], slots, barred) if name in nodes else 'not in the allocation'}"
-        for name in wanted
-        if name not in usable
-    )
     open_slots = sorted(set(failing_slots))
-    first = tuple(name for name in wanted if name in usable)[: len(open_slots)]
+    first = tuple(name for name in dict.fromkeys(preferred) if name in usable)[: len(open_slots)]
     rest = sorted(usable.difference(first), key=lambda name: (-_checked(nodes[name]), name))
     taken: dict[int, str] = {}
     early = tuple(name for name in rest if name not in late)
@@ -62,11 +54,10 @@ def choose(
         taken |= _assign(left, pool, {slot: _switch(nodes.get(slots[slot])) for slot in left}, nodes)
     without = tuple(slot for slot in open_slots if slot not in taken)
     if without:
-        return Short(without, passed_over)
+        return Short(without)
     return Filled(
         slots=tuple(taken.get(slot, node) for slot, node in enumerate(slots)),
         swaps=tuple((slot, slots[slot], taken[slot]) for slot in open_slots),
-        passed_over=passed_over,
     )
 
 

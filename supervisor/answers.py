@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.facts import UNKNOWN, CheckpointPhase, Choice, History, Recover, View
+from policies import spares
+from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, Choice, History, Recover, View
 from policies.reasons import Reason
 from policies.skipping import merge, spans_text
 from supervisor.journal.entries import (
@@ -42,15 +43,15 @@ def _yes(request: Request, text: str, *entries: Entry) -> Reply:
     return Reply((*entries, entry), Answer(request.id, "done", text, 0))
 
 
-def judge(request: Request, history: History, view: View) -> Reply:
-    """Answer one request."""
+def judge(request: Request, history: History, view: View, now: float) -> Reply:
+    """Answer one request. `now` is wall seconds."""
     if request.id in history.requests:
         return Reply((), Answer(request.id, "done", "it was answered before", 0))
     match request.what:
         case "approve" | "refuse":
             return _plan(request, history)
         case "choose":
-            return _choose(request, history, view)
+            return _choose(request, history, view, now)
         case "pause":
             if history.paused:
                 return _yes(request, "the run was paused already")
@@ -88,7 +89,7 @@ def _plan(request: Request, history: History) -> Reply:
     return _yes(request, text, Refused(open_digest, request.who, request.why))
 
 
-def _choose(request: Request, history: History, view: View) -> Reply:
+def _choose(request: Request, history: History, view: View, now: float) -> Reply:
     if not isinstance(history.decision, Recover) or history.decision.incident is None:
         return _no(request, f"no plan is open. See: relight status {history.run}")
     if request.checkpoint:
@@ -97,10 +98,15 @@ def _choose(request: Request, history: History, view: View) -> Reply:
         if request.checkpoint not in usable:
             shown = ", ".join(usable[-4:]) or "none"
             return _no(request, f"checkpoint {request.checkpoint} is not a completed one. Completed: {shown}", 2)
-    names = () if view.nodes is UNKNOWN else tuple(view.nodes)
+    nodes = EMPTY if view.nodes is UNKNOWN else view.nodes
     for node in (*request.spares, *request.keep_nodes):
-        if node not in names:
-            return _no(request, f"{node} is no node of this run. Nodes: {', '.join(sorted(names)[:8])} ...", 2)
+        if node not in nodes:
+            return _no(request, f"{node} is no node of this run. Nodes: {', '.join(sorted(nodes)[:8])} ...", 2)
+    slots = history.attempt.slots if history.attempt else ()
+    for node in request.spares:
+        why = spares.why_not(nodes[node], slots, history.barred(now))
+        if why is not None:
+            return _no(request, f"{node} can't be a spare: {why}", 2)
     before = history.choice
     choice = Choice(
         checkpoint=request.checkpoint or before.checkpoint,

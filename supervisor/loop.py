@@ -96,7 +96,7 @@ class Loop:
         view = scene.world.view(self.history, now, scene.effects)
         self._follow_saves(view)
         for request in scene.desk.pending():
-            reply = judge(request, self.history, view)
+            reply = judge(request, self.history, view, now)
             self._write(list(reply.entries), now)
             scene.desk.answer(reply.answer)
         if self.stop_asked_by and not self.history.stop_asked and not self.history.ended:

@@ -28,7 +28,7 @@ ID = "00000000001000-0a0b0c0d"
 def ask(scene: Scene, what: str, **more: object) -> Reply:
     """File it, and journal what is made of it."""
     request = Request(ID[:-1] + str(len(scene.stamped) % 10), what, "li", 1.0, **more)  # type: ignore[arg-type]
-    reply = judge(request, scene.history, scene.view)
+    reply = judge(request, scene.history, scene.view, scene.now)
     assert isinstance(reply.entries[-1], RequestAnswered)
     assert reply.entries[-1].outcome == reply.answer.outcome
     assert (reply.answer.outcome == "done") == (reply.answer.exit == 0)
@@ -102,6 +102,7 @@ def test_a_plan_is_changed_bit_by_bit(waiting: Scene) -> None:
         ({"checkpoint": save_id(20)}, "is not a completed one"),
         ({"checkpoint": "nonsense"}, "Completed: "),
         ({"spares": ("n9",)}, "n9 is no node of this run"),
+        ({"spares": ("n0",)}, "n0 can't be a spare: holds a slot"),
         ({"keep_nodes": ("n9",)}, "n9 is no node of this run"),
     ],
 )
@@ -156,22 +157,25 @@ def test_a_halt_of_our_own_that_left_ranks_running_becomes_a_persons_halt() -> N
 
 def test_a_run_that_was_halted_before_its_first_start_is_halted_already() -> None:
     halted = replace(History(), halted=Halted(1.0, Reason.NO_CHECKPOINT, "", ""))
-    reply = judge(Request(ID, "halt", "li", 1.0), halted, View())
+    reply = judge(Request(ID, "halt", "li", 1.0), halted, View(), 2.0)
     assert "already" in reply.answer.text
 
 
 def test_stop() -> None:
     scene = training()
     assert ask(scene, "stop").entries[0] == StopAsked("li")
-    assert judge(Request(ID, "stop", "li", 1.0), History(), View()).answer.exit == 4
-    assert judge(Request(ID, "stop", "li", 1.0), replace(scene.history, ended="finished"), scene.view).answer.exit == 4
+    assert judge(Request(ID, "stop", "li", 1.0), History(), View(), 2.0).answer.exit == 4
+    assert (
+        judge(Request(ID, "stop", "li", 1.0), replace(scene.history, ended="finished"), scene.view, 2.0).answer.exit
+        == 4
+    )
 
 
 def test_a_request_is_answered_once() -> None:
     """Its answer was lost in a crash: it is told again, and nothing is done again."""
     scene = training()
     request = Request(ID, "pause", "li", 1.0)
-    scene.say(*judge(request, scene.history, scene.view).entries)
-    again = judge(request, scene.history, scene.view)
+    scene.say(*judge(request, scene.history, scene.view, scene.now).entries)
+    again = judge(request, scene.history, scene.view, scene.now)
     assert again.entries == ()
     assert again.answer.exit == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from policies.facts import NodeState, NodeView
-from policies.spares import Filled, Short, choose
+from policies.spares import Filled, Short, choose, why_not
 
 SLOTS = ("n0", "n1", "n2", "n3")
 
@@ -66,14 +66,15 @@ def test_the_failing_node_may_be_gone_from_sight() -> None:
 )
 def test_an_unhealthy_node_is_no_spare(fault: dict[str, object], why: str) -> None:
     nodes = world(node("s0", **fault))
-    assert choose(SLOTS, [1], nodes, (), ("s0",)) == Short((1,), (f"s0: {why}",))
+    assert choose(SLOTS, [1], nodes, (), ("s0",)) == Short((1,))
+    assert why_not(nodes["s0"], SLOTS, ()) == why
 
 
 def test_nodes_barred_or_in_a_slot_are_no_spares() -> None:
     nodes = world(node("s0"))
-    assert choose(SLOTS, [1], nodes, {"s0"}, ("s0", "n2", "s7")) == Short(
-        (1,), ("s0: in quarantine", "n2: holds a slot", "s7: not in the allocation")
-    )
+    assert choose(SLOTS, [1], nodes, {"s0"}, ("s0", "n2", "s7")) == Short((1,))
+    assert why_not(nodes["s0"], SLOTS, {"s0"}) == "in quarantine"
+    assert why_not(nodes["n2"], SLOTS, {"s0"}) == "holds a slot"
 
 
 def test_one_spare_for_two_slots_is_short() -> None:

@@ -27,7 +27,7 @@ FOR_AN_HOUR = AUTO.model_copy(
 
 def ask(scene: Scene, what: str, **more: object) -> int:
     """A person's request; its exit code."""
-    reply = judge(Request(ID, what, "li", scene.now, **more), scene.history, scene.view)  # type: ignore[arg-type]
+    reply = judge(Request(ID, what, "li", scene.now, **more), scene.history, scene.view, scene.now)  # type: ignore[arg-type]
     scene.say(*reply.entries)
     scene.history = replace(scene.history, requests=frozenset())
     return reply.answer.exit
