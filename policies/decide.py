@@ -122,8 +122,9 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
 def start(s: Situation) -> Decision | None:
     """The first attempt, or the next one after a planned stop or a lifted halt, when enough nodes are ready."""
     attempt, incident = s.history.attempt, s.history.incident
-    if attempt is not None and (attempt.closed_at is None or incident is not None or _all_clean(s)):
-        return None
+    own = incident is not None and attempt is not None and incident.attempt == attempt.number
+    if attempt is not None and (attempt.closed_at is None or own or _all_clean(s)):
+        return None  # an incident of the attempt itself is answered below; one before it is still to be ended by the next
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     before = attempt.slots if attempt else ()
     ready = sorted(
@@ -145,7 +146,7 @@ def start(s: Situation) -> Decision | None:
     filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now), late=late)
     if isinstance(filled, spares.Short):
         return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{len(filled.slots_without)} slots have no ready node")
-    return _recover(s, filled.slots, filled.swaps, None)
+    return _recover(s, filled.slots, filled.swaps, incident)
 
 
 def _all_clean(s: Situation) -> bool:

@@ -281,6 +281,25 @@ def test_a_write_torn_between_two_entries_leaves_no_incident_open(kept: int) -> 
     assert scene.history.attempt.accepted_at is not None
 
 
+def test_a_halt_of_the_attempt_that_was_to_end_an_incident_can_be_lifted() -> None:
+    """The simulated world found it: halted on its way back and resumed, the run stayed down and nothing was decided."""
+    scene = training()
+    scene.die(1)
+    scene.settle()
+    assert len(scene.history.attempts) == 2
+    scene.say(HaltedEntry(Reason.PERSON_HALTED, "li asked for it", "resume", 1))
+    scene.settle()
+    scene.view = replace(scene.view, steps_running=frozenset())
+    scene.settle()
+    assert scene.history.attempts[-1].closed_at is not None
+    scene.say(Resumed("li", "looked at it"))
+    scene.settle()
+    assert len(scene.history.attempts) == 3
+    assert scene.history.attempts[-1].incident == 1
+    back(scene)
+    assert scene.history.incident is None
+
+
 def test_no_launch_while_old_ranks_may_be_reached() -> None:
     """The stop is asked for and the old step goes on showing ranks: it is asked for again, and nothing is launched."""
     scene = training()
