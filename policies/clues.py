@@ -83,6 +83,7 @@ class Case:
     last_words: Mapping[int, LastWords] = field(default_factory=dict)
     stacks: tuple[Stack, ...] = ()
     pace: Pace | None = None
+    idle_s: float | None = None  # how long no step was made before the job was cancelled, where that is long
     last_step: int | None = None  # the highest step of which a log tells
     notes: tuple[str, ...] = ()  # what could not be read or ordered
 

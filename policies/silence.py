@@ -31,6 +31,7 @@ def infer(case: Case, live: Sequence[Clue]) -> Verdict | None:
         _busy_rank,
         _silent_ranks,
         _gap_in_tasks,
+        _gone_peer,
         _slow,
     ):
         verdict = rule(case, live)
@@ -226,6 +227,23 @@ def _gap_in_tasks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     rank = missing[0]
     first = _place(swept[0].file, swept[0].line, rank, case.node_of(rank), swept[0].text, "hang.unknown")
     why = f"srun ended all tasks but {', '.join(map(str, missing[:8]))}: gone before the others were stopped."
+    return _verdict("hang.unknown", first, why, live, restart=True, confidence="low")
+
+
+def _gone_peer(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """Several nodes lost their connection to one that says nothing: its processes went first, nobody knows why."""
+    told = [c for c in live if c.kind == "peer-gone" and c.peer is not None and c.peer != c.node]
+    named = Counter(c.peer for c in told)
+    if not named or any(c.role == "root" for c in live):
+        return None
+    peer, count = named.most_common(1)[0]
+    by = {c.node for c in told if c.peer == peer}
+    if len(by) < 2 or count * 4 < 3 * len(told) or any(c.node == peer for c in live):
+        return None
+    first = next(c for c in told if c.peer == peer)
+    first = _place(first.file, first.line, None, peer, first.text, "hang.unknown")
+    del case
+    why = f"{len(by)} nodes lost their connections to {peer}, which says nothing itself."
     return _verdict("hang.unknown", first, why, live, restart=True, confidence="low")
 
 

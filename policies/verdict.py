@@ -300,8 +300,8 @@ def _weak(case: Case, roots: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
         [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
     )
     minimal = [c for c in pool if not any(surely_before(o, c) for o in pool)]
-    if minimal:
-        first = min(minimal, key=_rank_of_evidence)
+    if minimal and any(c.kind != "cancelled-by" for c in minimal):
+        first = min((c for c in minimal if c.kind != "cancelled-by"), key=_rank_of_evidence)
         return Verdict(
             failed=True,
             category=first.category,
@@ -319,7 +319,18 @@ def _weak(case: Case, roots: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
             return replace(_explicit(case, [first], live), confidence="low")
     stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
     hurt = [c for c in live if c.role == "cascade"]
+    stopped.sort(key=lambda c: c.kind != "cancelled")
     if stopped and not any(surely_before(c, stopped[0]) for c in hurt):
+        if case.idle_s is not None:
+            return Verdict(
+                failed=True,
+                category="hang.unknown",
+                first=stopped[0],
+                restart_ok=True,
+                confidence="medium",
+                evidence="inference",
+                why=f"No step was made for {case.idle_s:.0f} s, then the job was cancelled: a hang of which no log tells.",
+            )
         return Verdict(
             failed=True,
             category="scheduler.cancel",

@@ -60,6 +60,7 @@ def assemble(
         last_words=_last_words(readings, places),
         stacks=tuple(_stacks(readings, places)),
         pace=_pace(readings),
+        idle_s=_idle(readings, clocks, clues),
         last_step=max((mark.step or 0 for reading in readings for mark in reading.marks), default=None),
         notes=tuple(notes),
     )
@@ -86,6 +87,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
         peer = places.host(raw.groups.get("peer")) if raw.groups.get("peer") else None
         if peer is None and raw.row.blames == "peer" and raw.groups.get("node"):
             peer = raw.groups["node"]
+        foreign = raw.row.kind.startswith("xid-") and _foreign(raw.groups.get("pid"), node, places)
         seq = raw.groups.get("seq", "")
         found.append(
             Clue(
@@ -106,6 +108,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
                 speaker=_speaker(raw, rank, node, reading.name),
                 seq=int(seq) if seq and len(seq) < 16 else None,
                 code=code,
+                survived=foreign,
                 tasks=tuple(numbers(raw.groups.get("tasks", ""))[:100_000]),
                 frames=_frames(raw.around) if raw.row.role == "root" else "",
             )
@@ -119,6 +122,9 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
     if "rank" in groups and len(groups["rank"]) < 8:
         rank = int(groups["rank"])
         node = places.node(rank) or (node if raw.label.rank == rank else None)
+    elif "ranks" in groups and (named := re.match(r"\d{1,7}", groups["ranks"].strip())):
+        rank = int(named[0])
+        node = places.node(rank)
     if raw.row.blames == "reporter" and groups.get("node"):
         node = places.host(groups["node"]) or groups["node"]
     if raw.row.kind == "launcher-exit":
@@ -137,6 +143,14 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
         if block is not None:
             return block.rank, block.node
     return rank, node
+
+
+def _foreign(pid: str | None, node: str | None, places: Places) -> bool:
+    """The process that the driver names is none of ours, and all of ours on that node are known."""
+    if pid is None or len(pid) > 10 or node is None or not places.per_node:
+        return False
+    ours = {known for home, known in places.by_pid if home == node}
+    return len(ours) >= places.per_node and int(pid) not in ours
 
 
 def _launcher_exit(raw: Raw, file: str, places: Places, node: str | None) -> tuple[int | None, str | None]:
@@ -197,16 +211,33 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
     later.sort()
     out = []
     for clue in clues:
-        survived = False
+        survived = clue.survived
         if clue.role != "benign" and not clue.category.startswith("scheduler."):
             own = lines.get(clue.file, [])
-            survived = len(own) - bisect_right(own, clue.line) >= 2
+            survived = survived or len(own) - bisect_right(own, clue.line) >= 2
             if clue.latest is not None and clue.earliest is not None and clue.latest - clue.earliest < 60:
                 survived = survived or len({round(t) for t in later[bisect_right(later, clue.latest + 1.0) :]}) >= 2
             if clocks.start is not None and clue.latest is not None and clue.latest < clocks.start - 30:
                 survived = True  # before this job: it belongs to an earlier one
         out.append(replace(clue, survived=survived) if survived else clue)
     return out
+
+
+def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]) -> float | None:
+    """Seconds from the last step to the cancellation, when that is long against the time of a step; else None."""
+    at = sorted(
+        {
+            with_year(mark.stamp, clocks.near) + clocks.of_file[reading.name].shift
+            for reading in readings
+            for mark in reading.marks
+            if mark.stamp is not None and not is_kernel(reading)
+        }
+    )
+    stopped = [clue.earliest for clue in clues if clue.kind == "cancelled" and clue.earliest is not None]
+    if len(at) < 3 or not stopped:
+        return None
+    idle, usual = min(stopped) - at[-1], median(b - a for a, b in zip(at[-9:], at[-8:], strict=False))
+    return idle if idle > max(600.0, 10 * usual) else None
 
 
 def _completed(readings: Sequence[FileReading]) -> bool | None:

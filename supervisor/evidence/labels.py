@@ -27,7 +27,8 @@ _RANK: Final = (
     re.compile(r"\[(?:PG [^\]]{0,80}?)?Rank (\d{1,6})\]"),
     re.compile(r"\b[Rr]ank[=:] ?(\d{1,6})\b"),
     re.compile(r"^\s*Rank (\d{1,6})\b"),
-    re.compile(r"\bRank (\d{1,6}): found\b"),
+    re.compile(r"\b[Rr]ank (\d{1,6}): "),
+    re.compile(r"\bon rank (\d{1,6})\b"),
     re.compile(r"\[\d{1,5},(\d{1,6})\]<std(?:err|out)>:"),
 )
 _LOCAL: Final = (

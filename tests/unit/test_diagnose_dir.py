@@ -577,3 +577,45 @@ def test_the_accounting_alone_is_believed_unless_ranks_timed_out(tmp_path):
         diagnose(tmp_path / "b", {"sacct.txt": sacct, "slurm-77.out": head() + steps() + error + LOUD})["failed"]
         is True
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: Rank 6 failed to pass monitoredBarrier in 1800000 ms",
+        "RuntimeError: Ranks 6, 7 failed to pass monitoredBarrier in 60000 ms",
+    ],
+)
+def test_the_barrier_names_who_did_not_come(tmp_path, line):
+    got = diagnose(tmp_path, {"slurm-77.out": head() + steps() + traceback(0, line)})
+    check(got, "hang.unknown", rank=6, node="gx-02", restart=True)
+
+
+@pytest.mark.parametrize("pid", [31999, 7])
+def test_an_xid_of_a_process_that_is_not_ours(tmp_path, pid):
+    pids = "".join(f"gx-02:{500 + n}:{500 + n} [{n}] NCCL INFO cudaDriverVersion 13000\n" for n in range(EACH))
+    kernel = f"[  812.4] NVRM: Xid (PCI:0000:3b:00): 79, pid={pid}, name=other, GPU has fallen off the bus.\n"
+    log = head() + pids + steps() + traceback(14, "KeyError: 'x'") + LOUD
+    check(diagnose(tmp_path, {"slurm-77.out": log, "gx-02-dmesg.txt": kernel}), "software.user", rank=14, node="gx-04")
+    ours = {"slurm-77.out": log, "gx-02-dmesg.txt": kernel.replace(f"pid={pid},", "pid=502,")}
+    check(diagnose(tmp_path, ours), "hardware.gpu", rank=6, node="gx-02", suspects=["gx-02"])
+
+
+@pytest.mark.parametrize("job", ["JOB 77", "STEP 77.0"])
+def test_a_hang_that_a_person_ended(tmp_path, job):
+    log = head() + steps() + f"slurmstepd: error: *** {job} ON gx-01 CANCELLED AT 2026-05-04T14:00:00 ***\n"
+    check(diagnose(tmp_path, {"slurm-77.out": log}), "hang.unknown", restart=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["socketProgress: Connection closed by remote peer gx-03<41234>", "Connection reset by peer gx-03-ib0.cluster<9>"],
+)
+def test_a_node_that_only_others_speak_of(tmp_path, words):
+    log = (
+        head()
+        + steps()
+        + "".join(f"{n}:900:901 [0] misc/socket.cc:50 NCCL WARN {words}\n" for n in ("gx-01", "gx-02", "gx-04"))
+    )
+    got = diagnose(tmp_path, {"slurm-77.out": log})
+    assert (got["category"], got["first_error"]["node"], got["suspect_nodes"]) == ("hang.unknown", "gx-03", [])
