@@ -155,9 +155,9 @@ def draw(seed: int) -> Drawn:
         twice=rng.random() < 0.2,
     )
     mix = rng.sample(sorted(FAULTS), rng.randrange(1, 7))  # each seed knows few kinds, and those well
-    count = rng.randrange(1, 9)
+    count = rng.randrange(1, 15)
     faults = sorted((rng.uniform(20.0, SAFETY_S), rng.choice(mix)) for _ in range(count))
-    kills = frozenset(rng.randrange(600) for _ in range(rng.choice([0, 0, 1, 4])))
+    kills = frozenset(rng.randrange(1_500) for _ in range(rng.choice([0, 0, 1, 4, 20])))
     return Drawn(given, tuple(faults), kills)
 
 

@@ -95,10 +95,8 @@ def test_a_scenario_that_does_not_hold_is_told() -> None:
     assert any("0 incidents" in why for why in outcome.why())
 
 
-@pytest.mark.parametrize("seed", [2, 6, 7, 15, 32, 36, 69])
+@pytest.mark.parametrize("seed", [36, 90])
 def test_seeds_that_have_found_something(seed: int) -> None:
-    """2, 36: a save was published behind the fence of a halt. 6, 7: long worlds with late messages and two controllers.
-    69: a controller that began while the store was away ended, again and again.
-    """
+    """36: a save was published behind the fence of a halt. 90: a run stayed down after its halt had been lifted."""
     outcome = swarm_one(seed)
     assert outcome.good, outcome.why()
