@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check prove bench clean
+.PHONY: help setup demo test lint check prove bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -26,11 +26,13 @@ demo: $(STAMP) ## 10:40 at 640 nodes, simulated; then a real run is hurt five ti
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: $(STAMP) ## lint, format, types, import rules, fast tests; about a minute
+lint: $(STAMP) ## ruff, format, mypy, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: lint ## lint and the fast tests; about a minute
 	$(BIN)/python -m pytest -q -n 2 -m 'not real and not slow'
 
 prove: $(STAMP) ## the acceptance, long form; leaves build/proof/*.json
