@@ -13,15 +13,11 @@ class Reason(StrEnum):
     PROBATION = "probation"
     FINISHED = "finished"
     PLANNED_STOP = "planned-stop"
-    PAUSED = "paused"
     # waiting to see
-    CAPTURING = "capturing-evidence"
-    STOPPING = "stopping-attempt"
     SEALING = "sealing-checkpoint"
     LAUNCHING = "launching"
     BLIND = "cluster-unreadable"
     STORE_BLIND = "store-unreadable"
-    CONFIRMING = "confirming-stall"
     # what stopped the run
     RANK_DIED = "rank-died"
     RANK_FAILED = "rank-failed"

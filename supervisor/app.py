@@ -14,13 +14,12 @@ from policies.rules import Rules
 from slurm.local import LocalCluster
 from supervisor.checkpoints.store import PosixStore
 from supervisor.controller import Controller, Parts
-from supervisor.errors import UserError
+from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
-OWN_FAULT_EXIT = 70
 FENCED_EXIT = 4
 LOCAL_SETTLE_S = 1.0
 """A local file system shows a file at once; what the ranks write beside a save may come a moment after its metadata."""
@@ -57,9 +56,7 @@ def supervise(parts: Parts) -> int:
     try:
         controller = Controller(parts)
         return asyncio.run(controller.run())
-    except LeaseHeldError as error:
-        raise UserError(str(error), FENCED_EXIT) from None
-    except FencedError as error:
+    except (LeaseHeldError, FencedError) as error:
         raise UserError(str(error), FENCED_EXIT) from None
     except JournalDamagedError as error:
-        raise UserError(f"{parts.run.journal}: {error}", OWN_FAULT_EXIT) from None
+        raise UserError(f"{parts.run.journal}: {error}. See: relight runbook journal-damaged", OWN_FAULT_EXIT) from None

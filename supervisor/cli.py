@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from supervisor.errors import UserError
+from supervisor.errors import OWN_FAULT_EXIT, UserError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("supervisor.commands.run", "Supervise a training command until it is done or halted."),
@@ -25,9 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
     "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),
-    "bench": ("supervisor.commands.bench", "Hurt a run of the reference trainer and see it come back."),
+    "bench": ("supervisor.commands.bench", "Faults on purpose, real and simulated; what is promised, proved."),
 }
-OWN_FAULT_EXIT = 70
 
 
 class LazyGroup(click.Group):

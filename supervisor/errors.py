@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+OWN_FAULT_EXIT = 70
+"""Exit code of a fault of ours: nothing that was asked has been answered by it."""
+
 
 class UserError(Exception):
-    """A mistake in a file or an argument, or something that can't be done now. `exit` is the exit code."""
+    """A mistake in a file or an argument, or something that can't be done now. `exit_code` is that of the command."""
 
     def __init__(self, text: str, exit_code: int = 2) -> None:
         super().__init__(text)

@@ -11,6 +11,8 @@ import sys
 import time
 from types import FrameType
 
+from supervisor.errors import OWN_FAULT_EXIT
+
 RESTARTS_MAX = 5
 WINDOW_S = 600.0
 FINAL = frozenset({0, 2, 4, 93})
@@ -41,5 +43,5 @@ def keep(argv: list[str]) -> int:
                 "it is not started again. The ranks go on. See: relight runbook controller-dies",
                 file=sys.stderr,
             )
-            return 70
+            return OWN_FAULT_EXIT
         print(f"relight: the controller ended with {how}; it is started again", file=sys.stderr)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import click
 
 from policies.facts import History, Spans
-from supervisor.errors import UserError
+from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.fold import fold_all
 from supervisor.journal import journal, requests
+from supervisor.journal.entries import Stamped
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.journal.requests import Request, What
 from supervisor.rundir import RunDir
@@ -46,13 +47,18 @@ class Seen:
         return known_of(self.settings.shape(), self.now, held)
 
 
+def entries_of(folder: str) -> list[Stamped]:
+    """All that the journal in this folder says. Raises UserError."""
+    try:
+        return journal.read(folder)
+    except journal.JournalDamagedError as error:
+        raise UserError(f"{folder}: {error}. See: relight runbook journal-damaged", OWN_FAULT_EXIT) from None
+
+
 def look(name: str) -> Seen:
     """Read a run. Raises UserError."""
     run = RunDir.of(name).must_exist()
-    try:
-        history = fold_all(History(), journal.read(run.journal))
-    except journal.JournalDamagedError as error:
-        raise UserError(f"{run.journal}: {error}. See: relight runbook journal-damaged", 70) from None
+    history = fold_all(History(), entries_of(run.journal))
     now = time.time()
     holder = read_holder(run.path("lease"))
     alive = holder is not None and is_alive(holder, now)
@@ -65,6 +71,13 @@ def who() -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):
         return f"uid {os.getuid()}@{socket.gethostname()}"
+
+
+def plan_id(run: str, given: str) -> str:
+    """The id of a plan as a person typed it. Raises UserError."""
+    if not given or set(given.lower()) - set("0123456789abcdef"):
+        raise UserError(f"--plan {given}: a plan's id is of the digits 0-9 and a-f. See: relight plan {run}")
+    return given.lower()
 
 
 def spans(given: tuple[str, ...]) -> Spans:
@@ -95,7 +108,7 @@ def ask(
         what=what,
         who=who(),
         at=seen.now,
-        digest=digest.lower(),
+        digest=digest,
         why=why,
         checkpoint=checkpoint,
         spares=spares,

@@ -9,9 +9,9 @@ from supervisor.commands.bench_prove import command as prove
 from supervisor.commands.bench_sim import scenario, soak, swarm
 
 
-@click.group("bench", epilog="\b\nExamples:\n  relight bench real\n  relight bench real --warm --folder /tmp/demo")
+@click.group("bench", epilog="\b\nExamples:\n  relight bench real\n  relight bench scenario ten-forty --story")
 def command() -> None:
-    """Hurt a run of the reference trainer and see it come back. Needs the extra `train` (torch)."""
+    """Faults on purpose: in real runs of the reference trainer (they need the extra `train`, torch) and in the simulated world."""
 
 
 @command.command("real", epilog="\b\nExample:\n  relight bench real --warm")

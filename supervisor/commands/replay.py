@@ -45,15 +45,11 @@ def command(journal: str, profile: str | None, as_json: bool) -> int:
 
 def _read(name: str) -> list[Stamped]:
     """The entries of a run, or of a folder of segments. Raises UserError."""
-    from supervisor.errors import UserError  # noqa: PLC0415
+    from supervisor.commands.asking import entries_of  # noqa: PLC0415
     from supervisor.journal import journal  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
 
-    folder = name if os.path.isdir(name) and journal.segments(name) else RunDir.of(name).must_exist().journal
-    try:
-        return journal.read(folder)
-    except journal.JournalDamagedError as error:
-        raise UserError(f"{folder}: {error}. See: relight runbook journal-damaged", 70) from None
+    return entries_of(name if os.path.isdir(name) and journal.segments(name) else RunDir.of(name).must_exist().journal)
 
 
 def _lines(one: Again, profile: str | None) -> list[str]:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 import click
 
+from supervisor.errors import OWN_FAULT_EXIT
 from supervisor.telling import runbooks
 from supervisor.telling.say import clean
 
@@ -14,7 +15,7 @@ from supervisor.telling.say import clean
 class NotWhole(click.ClickException):
     """This installation has no pages: our own fault, and no answer to what was asked."""
 
-    exit_code = 70
+    exit_code = OWN_FAULT_EXIT
 
 
 def _print(markdown: str) -> None:

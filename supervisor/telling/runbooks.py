@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PLACES = (os.path.join(_HERE, "_runbooks"), os.path.join(os.path.dirname(os.path.dirname(_HERE)), "runbooks"))
 INDEX = "README"
+BESIDE: Final = (
+    "capturing-evidence",
+    "confirming-stall",
+    "controller-dies",
+    "journal-damaged",
+    "paused",
+    "stopping-attempt",
+)
+"""Pages for what no decision gives as its reason: what people ask about meanwhile, and what stops the controller itself."""
 
 
 def folder(places: tuple[str, ...] = _PLACES) -> str:
@@ -18,7 +28,7 @@ def folder(places: tuple[str, ...] = _PLACES) -> str:
 
 
 def names(places: tuple[str, ...] = _PLACES) -> tuple[str, ...]:
-    """The names of all pages, in order; each is a reason. The index is none of them."""
+    """The names of all pages, in order: one for each reason, and those of `BESIDE`. The index is none of them."""
     pages = (entry[: -len(".md")] for entry in os.listdir(folder(places)) if entry.endswith(".md"))
     return tuple(sorted(name for name in pages if name != INDEX))
 

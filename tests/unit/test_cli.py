@@ -90,7 +90,7 @@ def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
         (["run", "--config", "none.toml", "--", "true"], "relight: none.toml: there is no such file"),
         (["run", "--profile", "atuo", "--", "true"], "relight: profile atuo: not known; these ship: "),
         (["explain", "x", "two"], "relight: Invalid value for '[INCIDENT]': 'two' is not a valid integer."),
-        (["approve", "x", "--plan", "xyz"], "relight: --plan xyz: a plan's digest is of the digits 0-9 and a-f."),
+        (["approve", "x", "--plan", "xyz"], "relight: --plan xyz: a plan's id is of the digits 0-9 and a-f."),
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_2(args: list[str], said: str, relight) -> None:

@@ -20,7 +20,7 @@ from supervisor.telling import runbooks
 
 ROOT = Path(__file__).parents[2]
 HEADINGS = ["Seen", "Means", "Check", "Do", "Undo", "Escalate"]
-REASONS = sorted(Reason)
+PAGES = sorted([*(r.value for r in Reason), *runbooks.BESIDE])
 
 
 def faults(name: str, text: str) -> list[str]:
@@ -56,7 +56,7 @@ def unknown_names(text: str) -> list[str]:
     for section, key in re.findall(r"`([a-z]+)\.([a-z_]+)`", text):
         if section in sections and key not in sections[section]:
             found.append(f"no threshold {section}.{key}")
-    return found + [f"no page {p}" for p in re.findall(r"relight runbook ([a-z-]+)", text) if p not in REASONS]
+    return found + [f"no page {p}" for p in re.findall(r"relight runbook ([a-z-]+)", text) if p not in PAGES]
 
 
 def quoted(text: str) -> str:
@@ -64,10 +64,10 @@ def quoted(text: str) -> str:
 
 
 def test_pages_and_reasons_are_the_same_set():
-    assert list(runbooks.names()) == [r.value for r in REASONS]
+    assert list(runbooks.names()) == PAGES
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", PAGES)
 def test_a_page_has_its_parts_and_names_what_exists(reason):
     assert faults(reason, runbooks.find(reason)) == []
 
@@ -77,7 +77,7 @@ def test_the_index_lists_every_page_and_names_what_exists():
     listed = [
         n for row in re.findall(r"^\| (?!when|---)[^|]*\| ([^|]*) \|$", index, re.MULTILINE) for n in row.split(", ")
     ]
-    assert sorted(listed) == [r.value for r in REASONS]
+    assert sorted(listed) == PAGES
     assert unknown_names(index) == []
 
 
@@ -119,6 +119,18 @@ def test_what_the_readme_and_the_design_page_name_exists():
     ]
 
 
+def lost_pages(text: str) -> list[str]:
+    """Pages that an error message or a notice sends people to and that do not exist."""
+    return [p for p in re.findall(r"relight runbook ([a-z]+(?:-[a-z]+)*)", text) if p not in PAGES]
+
+
+def test_every_page_that_the_code_sends_people_to_exists():
+    source = "".join(f.read_text("utf-8") for room in ("supervisor", "slurm") for f in (ROOT / room).rglob("*.py"))
+    assert "relight runbook journal-damaged" in source
+    assert lost_pages(source) == []
+    assert lost_pages("See: relight runbook no-drain-rights") == ["no-drain-rights"]
+
+
 def test_an_empty_part_is_seen():
     page = re.sub(r"## Undo\n.*?## Esc", "## Undo\n\n## Esc", runbooks.find("stall"), flags=re.DOTALL)
     assert faults("stall", page) == ["a part is empty"]
@@ -148,7 +160,7 @@ def test_the_command_prints_the_page_as_it_lies_there():
 def test_without_a_reason_it_lists_all_pages():
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.output.splitlines()] == [r.value for r in REASONS]
+    assert [line.split()[0] for line in result.output.splitlines()] == PAGES
     assert all(line.endswith(".") for line in result.output.splitlines())
 
 
@@ -177,6 +189,7 @@ def test_an_installation_without_pages_says_so(tmp_path):
         "telling/__init__.py",
         "telling/runbooks.py",
         "telling/say.py",
+        "errors.py",
         "commands/__init__.py",
         "commands/runbook.py",
     )
@@ -219,7 +232,7 @@ def lost_options(text: str) -> list[tuple[str, str]]:
 
 
 def test_the_options_that_the_pages_name_exist():
-    pages = [runbooks.find(name) for name in (*REASONS, runbooks.INDEX)]
+    pages = [runbooks.find(name) for name in (*PAGES, runbooks.INDEX)]
     assert [lost_options(page) for page in pages] == [[]] * len(pages)
     assert lost_options(runbooks.find("stall").replace("--plan", "--digest")) == [
         ("approve", "--digest"),
