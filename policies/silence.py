@@ -30,6 +30,7 @@ def infer(case: Case, live: Sequence[Clue]) -> Verdict | None:
         _first_heartbeat,
         _busy_rank,
         _silent_ranks,
+        _behind,
         _gap_in_tasks,
         _gone_peer,
         _slow,
@@ -212,6 +213,22 @@ def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     why = f"Rank{'s' if len(ranks) > 1 else ''} {names} never reached the collective in which {len(hurt)} ranks timed out."
     suspects = (node,) if whole and node else ()
     return _verdict("hang.unknown", first, why, live, restart=True, suspects=suspects)
+
+
+def _behind(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """In logs of one rank each: the one whose last step is before everybody else's."""
+    last = {rank: words.step for rank, words in case.last_words.items() if words.step is not None}
+    if len(last) < 3 or not any(c.role == "cascade" or c.kind == "cancelled" for c in live):
+        return None
+    common, count = Counter(last.values()).most_common(1)[0]
+    odd = sorted(rank for rank, step in last.items() if step < common)
+    if not odd or len(odd) * FEW > len(last) or count * 2 < len(last):
+        return None
+    rank = odd[0]
+    words = case.last_words[rank]
+    first = _place(words.file, words.line, rank, case.node_of(rank), words.text, "hang.unknown")
+    why = f"Rank {rank} stopped after step {last[rank]}; {count} others did step {common}."
+    return _verdict("hang.unknown", first, why, live, restart=True)
 
 
 def _gap_in_tasks(case: Case, live: Sequence[Clue]) -> Verdict | None:

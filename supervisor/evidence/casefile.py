@@ -78,8 +78,8 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
             continue
         rank, node = _who(raw, reading.name, places, blocks)
         stepped = jump_line is not None and raw.line >= jump_line
-        low = clocks.span(raw.before, reading.name, stepped=stepped)
-        high = clocks.span(raw.after, reading.name, stepped=stepped)
+        low = clocks.span(raw.before, reading.name, stepped=stepped, since_boot=raw.since_boot)
+        high = clocks.span(raw.after, reading.name, stepped=stepped, since_boot=raw.since_boot)
         category, code = raw.row.category, None
         if "code" in raw.groups:
             code = int(raw.groups["code"][:6])

@@ -13,13 +13,16 @@ from statistics import median
 from typing import Final
 
 from supervisor.evidence.reading import FileReading
-from supervisor.evidence.stamps import Stamp, with_year
+from supervisor.evidence.stamps import Stamp, read_stamp, with_year
 
 SYNCED_S: Final = 1.0
 """Bound on two clocks of which nothing is known but that both are kept by NTP (hosts of a cluster: 10 ms and better)."""
 
 SHIFTED_S: Final = 3.0
 """A shift between shared step lines that is larger than this is a clock's, not a slow writer's."""
+
+OPENINGS_S: Final = 60.0
+"""Launchers that start together print their first lines well within this."""
 
 HOUR: Final = 3600.0
 _KERNEL_NAME: Final = re.compile(r"(journal|dmesg|messages|kern|syslog)", re.IGNORECASE)
@@ -34,6 +37,7 @@ class Clock:
     jump_after: float | None = None  # file time (before the shift) of the last stamp before the clock was set
     jump: float = 0.0
     note: str = ""
+    boot: float | None = None  # common time at which the kernel's own clock was 0
 
 
 @dataclass(slots=True)
@@ -46,11 +50,15 @@ class Clocks:
     end: float | None = None
     notes: list[str] = field(default_factory=list)
 
-    def span(self, stamp: Stamp | None, file: str, *, stepped: bool = False) -> tuple[float, float] | None:
-        """Common time of a stamp, as (earliest, latest)."""
+    def span(
+        self, stamp: Stamp | None, file: str, *, stepped: bool = False, since_boot: float | None = None
+    ) -> tuple[float, float] | None:
+        """Common time of a stamp, or of a kernel's own clock, as (earliest, latest)."""
+        clock = self.of_file.get(file, Clock())
+        if stamp is None and since_boot is not None and clock.boot is not None:
+            return clock.boot + since_boot - 2.0, clock.boot + since_boot + 2.0
         if stamp is None:
             return None
-        clock = self.of_file.get(file, Clock())
         at = with_year(stamp, self.near) + clock.shift + (clock.jump if stepped else 0.0)
         return at - clock.bound, at + clock.bound + (0.0 if stamp.fraction else 1.0)
 
@@ -74,6 +82,8 @@ def measure(readings: Sequence[FileReading], node_of_file: Mapping[str, str], zo
     for reading in readings:
         clocks.of_file[reading.name] = Clock(shift=zones.get(reading.name, 0.0))
     _shared_steps(readings, node_of_file, clocks)
+    _same_openings(readings, clocks)
+    _boots(readings, clocks)
     training = [
         with_year(stamp, clocks.near) + clocks.of_file[r.name].shift
         for r in readings
@@ -123,6 +133,38 @@ def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, st
                     and other.name not in at
                 ):
                     clocks.of_file[other.name].shift -= off
+
+
+def _same_openings(readings: Sequence[FileReading], clocks: Clocks) -> None:
+    """Launchers of all nodes begin with the same line within seconds; a file that does not is by another zone or clock.
+
+    Weaker than shared steps, so it is used only where those are missing and all other files agree.
+    """
+    groups: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for reading in readings:
+        if not is_kernel(reading) and reading.first is not None and not clocks.of_file[reading.name].shift:
+            groups[reading.opening].append((reading.name, with_year(reading.first, clocks.near)))
+    stepped = {r.name for r in readings if any(m.step is not None and m.stamp for m in r.marks)}
+    for group in groups.values():
+        if len(group) < 3:
+            continue
+        middle = median(at for _, at in group)
+        odd = [(name, at - middle) for name, at in group if abs(at - middle) > OPENINGS_S]
+        if len(odd) != 1 or odd[0][0] in stepped:
+            continue
+        name, off = odd[0]
+        clock = clocks.of_file[name]
+        clock.shift, clock.bound = clock.shift - off, OPENINGS_S / 4
+        clocks.notes.append(f"{name}: clock {off:+.0f} s against the others, by the launchers' first lines")
+
+
+def _boots(readings: Sequence[FileReading], clocks: Clocks) -> None:
+    """Ties a kernel's seconds since boot to time, where the log has the line in which the kernel reads its clock."""
+    for reading in readings:
+        for raw in reading.raws:
+            stamp = read_stamp(raw.groups.get("clock", ""))
+            if stamp is not None and raw.since_boot is not None:
+                clocks.of_file[reading.name].boot = stamp.at - raw.since_boot
 
 
 def _zone(reading: FileReading, stamps: Sequence[Stamp], clocks: Clocks, node_of_file: Mapping[str, str]) -> None:

@@ -62,6 +62,7 @@ class Raw:
     stamp: Stamp | None
     before: Stamp | None  # the nearest time above, within LOOK_BACK
     after: Stamp | None
+    since_boot: float | None  # seconds on the kernel's own clock, where the line has no other time
     around: str  # what follows a stack or a launcher's block; the traceback above a root
 
 
@@ -79,6 +80,7 @@ class FileReading:
     words: tuple[int, str] | None = None  # the last line before the first cascade (or of the file)
     first_cascade: int | None = None
     first: Stamp | None = None  # the first time in the file
+    opening: str = ""  # the first line that carries a time, without its digits
     problem: str = ""
 
 
@@ -130,7 +132,11 @@ class _Work:
     def block(self, data: bytes, scanner: Engine) -> None:
         """Look at the next block of the file."""
         if self.out.first is None:
-            self.out.first = _nearest(data[:LOOK_BACK].split(b"\n"))
+            for raw in data[:LOOK_BACK].split(b"\n"):
+                self.out.first = _nearest([raw])
+                if self.out.first is not None:
+                    self.out.opening = re.sub(r"\d+", "0", raw[:160].decode("utf-8", "replace"))
+                    break
         hits = scanner.scan(data)
         at_start = self.line
         line, counted, start, end_of_line = at_start, 0, 0, -1
@@ -244,6 +250,7 @@ class _Work:
             stamp=stamp,
             before=before,
             after=after,
+            since_boot=_since_boot(text) if stamp is None or signature.kind == "boot-clock" else None,
             around=around,
         )
         if self.kept[row] <= KEPT[signature.role] or told:
@@ -312,6 +319,14 @@ def _nearest(lines: Iterable[bytes]) -> Stamp | None:
         if stamp is not None:
             return stamp
     return None
+
+
+_SINCE_BOOT: Final = re.compile(r"(?:^|: |kernel: )\[ *(\d{1,10}\.\d{1,6})\] ")
+
+
+def _since_boot(text: str) -> float | None:
+    match = _SINCE_BOOT.search(text[:120])
+    return float(match[1]) if match else None
 
 
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line \d+,? in (\S{1,80})')

@@ -619,3 +619,48 @@ def test_a_node_that_only_others_speak_of(tmp_path, words):
     )
     got = diagnose(tmp_path, {"slurm-77.out": log})
     assert (got["category"], got["first_error"]["node"], got["suspect_nodes"]) == ("hang.unknown", "gx-03", [])
+
+
+@pytest.mark.parametrize("odd", [2, 11])
+def test_the_rank_that_stopped_a_step_before_the_others(tmp_path, odd):
+    files = {
+        f"rank_{r:03d}.log": "".join(f"step {n} loss=2\n" for n in range(8 if r == odd else 9)) for r in range(WORLD)
+    }
+    files["slurm-77.out"] = head() + "slurmstepd: error: *** STEP 77.0 ON gx-01 CANCELLED AT 2026-05-04T14:00:00 ***\n"
+    got = diagnose(tmp_path, files)
+    check(got, "hang.unknown", rank=odd, node=node_of(odd))
+    assert got["first_error"]["line"] == 8
+
+
+@pytest.mark.parametrize(("uptime", "ours"), [(14765.2, True), (9000.0, False)])
+def test_seconds_since_boot_are_tied_to_time_by_the_kernels_own_line(tmp_path, uptime, ours):
+    kernel = (
+        "[    1.500000] rtc_cmos 00:01: setting system clock to 2026-05-04T06:00:00 UTC (1777874400)\n"
+        f"[{uptime:12.6f}] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    )
+    got = diagnose(
+        tmp_path, {"slurm-77.out": head() + steps() + traceback(14, "KeyError: 'x'") + LOUD, "gx-02-dmesg.txt": kernel}
+    )
+    assert (got["category"], got["first_error"]["node"]) == (
+        ("hardware.gpu", "gx-02") if ours else ("software.user", "gx-04")
+    )
+
+
+@pytest.mark.parametrize("off", [3600, -300])
+def test_a_clock_without_steps_is_put_right_by_the_launchers_first_lines(tmp_path, off):
+    """By the wrong clock the error that came 40 s later looks earlier."""
+    files = {}
+    first = 2 if off > 0 else 0
+    for slot, node in enumerate(NODES):
+        late = off if slot == 2 else 0
+        start, end = 36000 + late, 36900 + late + (0 if slot == first else 40)
+        clock = lambda t: f"{t // 3600:02d}:{t // 60 % 60:02d}:{t % 60:02d}"  # noqa: E731
+        files[f"{node}.log"] = (
+            f"W0504 {clock(start)}.032000 {900 + slot} site-packages/torch/distributed/run.py:793] Setting OMP_NUM_THREADS\n"
+        )
+        if slot in (0, 2):
+            files[f"{node}.log"] += (
+                f"[rank{slot * EACH}]:[E504 {clock(end)}.032132013 ProcessGroupNCCL.cpp:1896] CUDA error: uncorrectable NVLink error detected\n"
+            )
+    files["layout.txt"] = head()
+    check(diagnose(tmp_path, files), "hardware.nvlink", rank=first * EACH, node=NODES[first], suspects=[NODES[first]])
