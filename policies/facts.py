@@ -223,6 +223,10 @@ class AttemptView:
     silent_agents: frozenset[str] = frozenset()
     limited: bool = False  # nothing but log lines and exits is known of this attempt
 
+    def ended_well(self, world: int) -> bool:
+        """Has every one of `world` ranks ended with 0?"""
+        return len({e.rank for e in self.exits if e.clean}) == world
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:

@@ -81,9 +81,7 @@ def may_only_be_slow(history: History, rules: Rules) -> bool:
 def gate(action: Action, decision: Decision, history: History, rules: Rules) -> Permission:
     """Permitted or Held, with the reason in words."""
     match action:
-        case actions.StartAgent() | actions.Capture() | actions.Begin():
-            return _YES
-        case actions.Release():
+        case actions.StartAgent() | actions.Capture() | actions.Begin() | actions.Release():
             return _YES
         case actions.Seal():
             return Held("mode observe: would seal it", asks=False) if history.mode == "observe" else _YES

@@ -60,7 +60,7 @@ def look_of(view: View, history: History, world: int) -> Look:
         nodes_unknown=view.nodes is UNKNOWN,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
         attempt=shown.number if shown else None,
-        all_clean=shown is not None and len({e.rank for e in shown.exits if e.clean}) == world,
+        all_clean=shown is not None and shown.ended_well(world),
         fenced=view.fenced,
         store_as_of=view.store_as_of,
         cluster_as_of=view.cluster_as_of,

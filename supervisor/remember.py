@@ -250,7 +250,7 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         return
     if attempt.number not in view.launched and not _never_came(history, attempt, view, rules):
         return
-    all_clean = shown is not None and len({e.rank for e in shown.exits if e.clean}) == layout.world
+    all_clean = shown is not None and shown.ended_well(layout.world)
     if attempt.number not in view.fenced and not all_clean:
         return
     if _may_still_tell(attempt, view, history, book.now):
@@ -311,7 +311,7 @@ def _ended(book: Notebook, view: View, layout: Layout) -> None:
     incident = history.incident
     if history.halted or (incident is not None and incident.attempt == attempt.number):
         return
-    if len({e.rank for e in shown.exits if e.clean}) < layout.world or (view.store_as_of or 0.0) < attempt.closed_at:
+    if not shown.ended_well(layout.world) or (view.store_as_of or 0.0) < attempt.closed_at:
         return
     if any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints):
         return

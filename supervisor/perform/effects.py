@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import assert_never
@@ -79,7 +79,8 @@ class Effects:
             case actions.AskStop():
                 ports.files.mark(action.attempt, "STOP")
             case actions.Stop():
-                name = step_name(history, action.attempt)
+                epoch = next(a.epoch for a in history.attempts if a.number == action.attempt)
+                name = _step_name(ports.settings.run.name, action.attempt, epoch)
                 self._work(action, "cluster", lambda: ports.cluster.stop(name, ports.epoch))
             case actions.Begin():
                 self._work(action, "store", lambda: [ports.store.begin(c) for c in action.checkpoints])
@@ -169,15 +170,13 @@ class Effects:
         if action.stacks:
             ports.agents.capture(action.incident, action.attempt, ports.capture_s)
 
-        def copy(agents: Mapping[str, int] | None) -> None:
+        def copy(unknown: int | None) -> None:
             kept = ports.files.keep_evidence(action.incident, action.attempt)
-            unknown = max(0, ports.layout.world - kept) if agents is None else agents["unknown"]
-            self.capture = CaptureView(action.incident, True, kept, unknown)
+            missing = max(0, ports.layout.world - kept) if unknown is None else unknown
+            self.capture = CaptureView(action.incident, True, kept, missing)
 
         if action.stacks:
-            ports.agents.when_captured(
-                lambda unknown: self._work(action, "capture", lambda: copy({"unknown": unknown}))
-            )
+            ports.agents.when_captured(lambda unknown: self._work(action, "capture", lambda: copy(unknown)))
         else:
             self._work(action, "capture", lambda: copy(None))
 
@@ -211,7 +210,7 @@ class Effects:
         }
         ports.files.write_map(action.attempt, spec, hosts)
         launch = LaunchSpec(
-            name=f"{settings.run.name}.a{action.attempt:04d}.e{action.epoch}",
+            name=_step_name(settings.run.name, action.attempt, action.epoch),
             epoch=ports.epoch,
             hosts=hosts,
             argv=(sys.executable, "-I", "-S", _shim(), run.root, str(action.attempt)),
@@ -222,10 +221,9 @@ class Effects:
         self._work(action, "cluster", lambda: ports.cluster.launch(launch))
 
 
-def step_name(history: History, attempt: int) -> str:
+def _step_name(run: str, attempt: int, epoch: int) -> str:
     """The cluster's name of an attempt: it carries the epoch of its intent."""
-    epoch = next(a.epoch for a in history.attempts if a.number == attempt)
-    return f"{history.run}.a{attempt:04d}.e{epoch}"
+    return f"{run}.a{attempt:04d}.e{epoch}"
 
 
 def _shim() -> str:
