@@ -52,6 +52,12 @@ class Situation:
         attempt, shown = self.history.attempt, self.view.attempt
         return shown if attempt and shown and shown.number == attempt.number else None
 
+    @property
+    def own_incident(self) -> Incident | None:
+        """The open incident, when it is one of the newest attempt: the one that the next attempt is to end."""
+        attempt, incident = self.history.attempt, self.history.incident
+        return incident if attempt and incident and incident.attempt == attempt.number else None
+
 
 def decide(history: History, view: View, layout: Layout, rules: Rules, now: float) -> Decision:
     """The decision for this moment, with its reason."""
@@ -121,10 +127,9 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
 
 def start(s: Situation) -> Decision | None:
     """The first attempt, or the next one after a planned stop or a lifted halt, when enough nodes are ready."""
-    attempt, incident = s.history.attempt, s.history.incident
-    own = incident is not None and attempt is not None and incident.attempt == attempt.number
-    if attempt is not None and (attempt.closed_at is None or own or _all_clean(s)):
-        return None  # an incident of the attempt itself is answered below; one before it is still to be ended by the next
+    attempt = s.history.attempt
+    if attempt is not None and (attempt.closed_at is None or s.own_incident or _all_clean(s)):
+        return None  # its own incident is answered below; one before it is still to be ended by the next attempt
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     before = attempt.slots if attempt else ()
     ready = sorted(
@@ -146,17 +151,17 @@ def start(s: Situation) -> Decision | None:
     filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now), late=late)
     if isinstance(filled, spares.Short):
         return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{len(filled.slots_without)} slots have no ready node")
-    return _recover(s, filled.slots, filled.swaps, incident)
+    return _recover(s, filled.slots, filled.swaps, s.history.incident)
 
 
 def _all_clean(s: Situation) -> bool:
-    return s.shown is not None and len({e.rank for e in s.shown.exits if e.clean}) == s.layout.world
+    return s.shown is not None and s.shown.ended_well(s.layout.world)
 
 
 def finish(s: Situation) -> Decision | None:
     """Every rank ended with 0."""
-    attempt, incident = s.history.attempt, s.history.incident
-    if attempt is None or not _all_clean(s) or (incident is not None and incident.attempt == attempt.number):
+    attempt = s.history.attempt
+    if attempt is None or not _all_clean(s) or s.own_incident:
         return None
     return Finish(Reason.PLANNED_STOP if s.history.stop_asked else Reason.FINISHED, attempt.number)
 
@@ -179,10 +184,8 @@ def refused(s: Situation) -> Decision | None:
 
 def contain(s: Situation) -> Decision | None:
     """Evidence first. Then, when something has died, the attempt is fenced and stopped; a pure stall is left as it stands."""
-    incident = s.history.incident
-    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
-        return None
-    if s.history.attempt.closed_at is not None:
+    attempt, incident = s.history.attempt, s.own_incident
+    if attempt is None or incident is None or attempt.closed_at is not None:
         return None
     if incident.trouble.died or incident.times.evidence is None:
         return Contain(incident.trouble.reason, incident.number, incident.attempt, incident.trouble.died)
@@ -191,8 +194,8 @@ def contain(s: Situation) -> Decision | None:
 
 def stop_restarting(s: Situation) -> Decision | None:
     """The same again, budgets and progress: when more restarts would only burn machines."""
-    incident = s.history.incident
-    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
+    incident = s.own_incident
+    if incident is None:
         return None
     stop = halting.judge(s.history, s.rules, s.now)
     if stop is None:
@@ -202,10 +205,9 @@ def stop_restarting(s: Situation) -> Decision | None:
 
 def await_seals(s: Situation) -> Decision | None:
     """A save that the framework had finished is worth its checks before an hour is thrown away."""
-    incident = s.history.incident
-    if incident is None or s.history.attempt is None or incident.attempt != s.history.attempt.number:
+    attempt, incident = s.history.attempt, s.own_incident
+    if attempt is None or incident is None:
         return None
-    attempt = s.history.attempt
     if attempt.closed_at is not None and (s.view.store_as_of or 0.0) < attempt.closed_at:
         return Wait(Reason.SEALING, s.now + LOOK_AGAIN_S, "the store is read again")
     rung = _climb(s)
@@ -217,8 +219,8 @@ def await_seals(s: Situation) -> Decision | None:
 
 def recover(s: Situation) -> Decision | None:
     """The same shape again, from the newest completed checkpoint, or a halt that says what is missing."""
-    incident, attempt = s.history.incident, s.history.attempt
-    if incident is None or attempt is None or incident.attempt != attempt.number:
+    attempt, incident = s.history.attempt, s.own_incident
+    if attempt is None or incident is None:
         return None
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     choice = s.history.choice
