@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from policies.clues import Case, Clue, Verdict
+from policies.endings import finished, weakest
+from policies.ordering import best_evidence, cascade, same_event, surely_before
 from policies.silence import infer
 
 GPU_SYMPTOMS: Final = frozenset(
@@ -33,8 +35,8 @@ def judge(case: Case) -> Verdict:
     live = [clue for clue in case.clues if clue.role != "benign"]
     roots = [clue for clue in live if clue.role == "root" and not clue.survived]
     strong = [clue for clue in roots if clue.grade >= 2]
-    if finished := _finished(case, strong):
-        return finished
+    if done := finished(case, strong):
+        return done
     ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind != "node-failure"]
     causes = [clue for clue in strong if clue not in ended]
     if ended and not _before(causes, ended[0]) and not _hung_before(live, ended[0]):
@@ -44,37 +46,7 @@ def judge(case: Case) -> Verdict:
     inferred = infer(case, live)
     if inferred is not None:
         return inferred
-    return _weak(case, roots, live)
-
-
-def _finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
-    """Training that reached its end has not failed, however its processes then ended."""
-    done = case.finished_at
-    if case.completed is False and done is None:
-        return None
-    if done is None:
-        if not case.completed or (
-            strong and any(c.kind == "collective-timeout" and not c.survived for c in case.clues)
-        ):
-            return None
-    elif any(_spoils(done, clue, case) for clue in strong):
-        return None
-    why = "The trainer says that it reached its end." if done else "The accounting says that the job completed."
-    after = tuple(c for c in case.clues if c.role in ("root", "cascade"))[:3]
-    against = tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in after)
-    support = (done,) if done else ()
-    return Verdict(
-        failed=False, category="none", restart_ok=True, confidence="high", why=why, support=support, against=against
-    )
-
-
-def _spoils(done: Clue, root: Clue, case: Case) -> bool:
-    """An error that stands before the trainer's last word, or a last save that failed after it."""
-    if root.file == done.file and root.line < done.line:
-        return root.grade >= 3
-    if root.category.startswith("storage.") and root.file == done.file:
-        return not any(c.kind == "activity-saved" and c.file == done.file and c.line > done.line for c in case.clues)
-    return False
+    return weakest(case, roots, live, _explicit)
 
 
 def _before(causes: Iterable[Clue], end: Clue) -> bool:
@@ -84,15 +56,6 @@ def _before(causes: Iterable[Clue], end: Clue) -> bool:
 def _hung_before(live: Iterable[Clue], end: Clue) -> bool:
     """Collectives had timed out before Slurm ended the job."""
     return any(c.role == "cascade" and c.grade >= 2 and surely_before(c, end) for c in live)
-
-
-def surely_before(one: Clue, other: Clue) -> bool:
-    """Is the first line surely earlier? Line order holds within a speaker's file, else the bounds decide."""
-    if one.file == other.file and (one.speaker == other.speaker or one.latest is None or other.earliest is None):
-        return one.line < other.line
-    if one.latest is None or other.earliest is None:
-        return False
-    return one.latest < other.earliest
 
 
 def _scheduler(end: Clue, live: Sequence[Clue]) -> Verdict:
@@ -111,7 +74,7 @@ def _scheduler(end: Clue, live: Sequence[Clue]) -> Verdict:
 def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
     candidates = _explained(case, causes)
     minimal = [c for c in candidates if not any(surely_before(o, c) and not same_event(o, c) for o in candidates)]
-    first = min(minimal, key=_rank_of_evidence)
+    first = min(minimal, key=best_evidence)
     peers = [c for c in candidates if c.kind == first.kind and not surely_before(first, c)]
     peers += [c for c in minimal if c.kind == first.kind and c not in peers]
     first, category = _named(case, first, [c for c in causes if c.kind == first.kind], live)
@@ -132,17 +95,6 @@ def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdi
         support=tuple(c for c in peers if c != first)[:4],
         against=tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in candidates if c.category != category)[:4],
     )
-
-
-def same_event(one: Clue, other: Clue) -> bool:
-    """Lines of one speaker that tell of the same thing: a few lines, or a few seconds, apart."""
-    if one.file != other.file:
-        return False
-    if one.speaker == other.speaker:
-        return abs(one.line - other.line) <= 60
-    if one.rank is not None and other.rank is not None:
-        return False
-    return abs(one.line - other.line) <= 6 and (one.node == other.node or None in (one.node, other.node))
 
 
 def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
@@ -175,13 +127,6 @@ def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
         return True
     apart = max((cause.earliest or 0) - (symptom.latest or 0), (symptom.earliest or 0) - (cause.latest or 0))
     return apart < EXPLAINED_WITHIN_S
-
-
-def _rank_of_evidence(clue: Clue) -> tuple[object, ...]:
-    """Among lines that no bound orders: the better-named cause, then the earlier time, then the earlier line."""
-    early = clue.earliest if clue.earliest is not None else float("inf")
-    sharp = clue.earliest is not None and clue.latest is not None and clue.latest - clue.earliest < 10
-    return (-clue.grade, not sharp, early if sharp else 0.0, clue.file, clue.line)
 
 
 def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue]) -> tuple[Clue, str]:
@@ -278,104 +223,3 @@ def _why(first: Clue, category: str, suspects: Sequence[str]) -> str:
     where = f" on {first.node}" if first.node else ""
     blame = f" Suspect: {', '.join(suspects)}." if suspects else " No node is suspected."
     return f"The earliest line that names a cause is that of {who}{where}: {first.kind.replace('-', ' ')} ({category}).{blame}"
-
-
-def cascade(live: Iterable[Clue], first: Clue | None) -> str:
-    """What followed, in one sentence."""
-    ranks: dict[str, set[object]] = {}
-    for clue in live:
-        if clue.role == "cascade" and (first is None or clue.speaker != first.speaker):
-            ranks.setdefault(clue.kind, set()).add(clue.rank if clue.rank is not None else clue.speaker)
-    parts = [
-        f"{kind.replace('-', ' ')} on {len(who)} rank{'' if len(who) == 1 else 's'}" for kind, who in ranks.items()
-    ]
-    return ("Then: " + ", ".join(parts[:5]) + ".") if parts else ""
-
-
-def _weak(case: Case, roots: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
-    """Nothing names a cause and nobody is singled out: the first bad end, or nothing."""
-    victims = {c.rank for c in live if c.role == "cascade" and c.rank is not None}
-    exits = [c for c in roots if not (c.rank is not None and c.rank in victims and c.code in (None, 1, -6, -15))]
-    pool = (
-        [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
-    )
-    minimal = [c for c in pool if not any(surely_before(o, c) for o in pool)]
-    if minimal and any(c.kind != "cancelled-by" for c in minimal):
-        first = min((c for c in minimal if c.kind != "cancelled-by"), key=_rank_of_evidence)
-        return Verdict(
-            failed=True,
-            category=first.category,
-            first=first,
-            restart_ok=first.restart and first.category not in ("config", "oom.host"),
-            confidence="low",
-            cascade=cascade(live, first),
-            why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
-            support=tuple(minimal[1:4]),
-        )
-    fallen = [c for c in live if c.role == "root"]
-    if fallen:  # it was survived, and is still the best that there is
-        first = min(fallen, key=_rank_of_evidence)
-        if case.completed is False or any(c.role == "cascade" for c in live):
-            return replace(_explicit(case, [first], live), confidence="low")
-    stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
-    hurt = [c for c in live if c.role == "cascade"]
-    stopped.sort(key=lambda c: c.kind != "cancelled")
-    if stopped and not any(surely_before(c, stopped[0]) for c in hurt):
-        if case.idle_s is not None:
-            return Verdict(
-                failed=True,
-                category="hang.unknown",
-                first=stopped[0],
-                restart_ok=True,
-                confidence="medium",
-                evidence="inference",
-                why=f"No step was made for {case.idle_s:.0f} s, then the job was cancelled: a hang of which no log tells.",
-            )
-        return Verdict(
-            failed=True,
-            category="scheduler.cancel",
-            first=stopped[0],
-            restart_ok=True,
-            confidence="medium",
-            cascade=cascade(live, None),
-            why="The job was cancelled, and nothing went wrong before it.",
-            support=tuple(stopped[1:2]),
-        )
-    started = (
-        any(c.kind.startswith("activity") or c.kind == "collective-timeout" for c in live) or case.last_step is not None
-    )
-    if hurt and not started:
-        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
-        return Verdict(
-            failed=True,
-            category="config",
-            first=first,
-            restart_ok=False,
-            confidence="low",
-            evidence="inference",
-            cascade=cascade(live, None),
-            why="The processes never met, and no step was made: mostly a name, a port or an interface that does not fit.",
-        )
-    if hurt:
-        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
-        return Verdict(
-            failed=True,
-            category="hang.unknown",
-            first=first,
-            restart_ok=True,
-            confidence="low",
-            evidence="inference",
-            cascade=cascade(live, None),
-            why="Only consequences are in these logs; they single out nobody.",
-        )
-    if case.completed is False:
-        return Verdict(
-            failed=True,
-            category="hang.unknown",
-            confidence="low",
-            why="The accounting says that it failed; these logs do not say why.",
-        )
-    return Verdict(
-        failed=False, category="none", restart_ok=True, confidence="low",
-        why="Nothing in these logs says that anything failed.",
-    )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
 from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
-from supervisor.evidence.places import Block, Places, numbers, resolve
+from supervisor.evidence.names import numbers
+from supervisor.evidence.places import Block, Places, resolve
 from supervisor.evidence.reading import FileReading, Raw
 from supervisor.evidence.stamps import with_year
 

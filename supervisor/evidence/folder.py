@@ -13,7 +13,8 @@ from policies.verdict import judge
 from supervisor.errors import UserError
 from supervisor.evidence.casefile import assemble
 from supervisor.evidence.files import walk
-from supervisor.evidence.places import Places, expand, resolve
+from supervisor.evidence.names import expand
+from supervisor.evidence.places import Places, resolve
 from supervisor.evidence.reading import FEW_MARKS, MARKS, FileReading, Reader
 
 LAYOUT_BYTES: Final = 16 << 20

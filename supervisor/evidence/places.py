@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from supervisor.evidence.labels import Label
+from supervisor.evidence.names import expand, file_node, file_rank, natural, numbers, stem_node
 from supervisor.evidence.reading import FileReading, Raw
-
-_HOSTLIST: Final = re.compile(r"([A-Za-z][\w-]*?)\[([\d,-]+)\]|([A-Za-z][\w-]*)")
-_RANK_FILE: Final = re.compile(
-    r"(?:^|[._-])(?:rank|task|worker|proc|global_rank)[._-]?(\d{1,6})(?:[._-]|$)", re.IGNORECASE
-)
-_HOST_NAME: Final = re.compile(r"[A-Za-z][A-Za-z]*[A-Za-z0-9-]*\d+")
-_NO_HOST: Final = re.compile(
-    r"^(rank|task|log|output|out|err|slurm|job|node|main|train|part|attempt|cycle|app|worker|step|stderr|stdout|r)[._-]?\d*$",
-    re.IGNORECASE,
-)
-NODES: Final = 100_000
-
-
-def expand(text: str) -> list[str]:
-    """A Slurm host list, or names with spaces or commas between -> names in the given order. Not more than NODES."""
-    names: list[str] = []
-    for prefix, ranges, plain in _HOSTLIST.findall(text):
-        if plain:
-            names.append(plain)
-            continue
-        for part in ranges.split(","):
-            first, _, last = part.partition("-")
-            if not first.isdigit() or (last and not last.isdigit()):
-                continue
-            width, begin, end = len(first), int(first), int(last or first)
-            if end - begin > NODES:
-                continue
-            names.extend(f"{prefix}{number:0{width}d}" for number in range(begin, end + 1))
-    return names[:NODES]
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that puts n9 before n10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,42 +147,6 @@ def _told(readings: Sequence[FileReading]) -> tuple[list[str], int | None, int |
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and len(text) < 8 and int(text) > 0 else None
-
-
-def file_rank(name: str) -> int | None:
-    """The rank (or task) that a file's name gives."""
-    match = _RANK_FILE.search(os.path.basename(name).split(".log")[0].split(".out")[0])
-    return int(match[1]) if match else None
-
-
-def file_node(name: str, nodes: frozenset[str]) -> str | None:
-    """The node that a file's name gives: the longest known name that stands in it between separators."""
-    base = os.path.basename(name)
-    cuts = [0, *(m.end() for m in re.finditer(r"[._-]", base[:255]))]
-    ends = [*(m.start() for m in re.finditer(r"[._-]", base[:255])), len(base)]
-    found = {base[i:j] for i in cuts for j in ends if i < j} & nodes
-    return max(found, key=len) if found else None
-
-
-_WORDS: Final = re.compile(
-    r"slurm|logs?|job|trace|stacks?|dcgmi|nccl|output|out|err|train|diag|journal(ctl)?|dmesg|messages|kern(el)?|syslog|rank|task"
-    r"|node|stdout|stderr|host|worker|pyspy|(nv)?smi|k|r\d|\d+",
-    re.IGNORECASE,
-)
-
-
-def stem_node(name: str) -> str | None:
-    """A file that is called after a host: `om-2.log`, `slurm-1457443-dgx-021.out`, `trace-qz-n03.txt`."""
-    parts = re.split(r"([-._])", os.path.basename(name).split(".")[0])
-    words, seps = parts[::2], parts[1::2]
-    while words and _WORDS.fullmatch(words[0]):
-        words, seps = words[1:], seps[1:]
-    while words and _WORDS.fullmatch(words[-1]) and not words[-1].isdigit():
-        words, seps = words[:-1], seps[:-1]
-    stem = "".join(w + s for w, s in zip(words, [*seps, ""], strict=False))
-    if not _HOST_NAME.fullmatch(stem) or _NO_HOST.match(stem) or len(stem) > 63:
-        return None
-    return None if re.search(r"\d{5,}$", stem) else stem  # the number of a job, not of a host
 
 
 def resolve(
@@ -396,21 +325,6 @@ def _processes(places: Places, locals_of: dict[tuple[str, int], int]) -> None:
             if known is None or known[0] is None:
                 places.by_pid[node, pid] = (places.rank(node, local), local)
             places.node_of_pid.setdefault(pid, node)
-
-
-def numbers(text: str) -> list[int]:
-    """`0-57,59` as numbers; what is no such list gives none."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if (
-            first.isdigit()
-            and (not last or last.isdigit())
-            and len(part) < 16
-            and int(last or first) - int(first) < NODES
-        ):
-            found.extend(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _tasks(places: Places, readings: Sequence[FileReading]) -> None:

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from logcases import head, steps, timeouts, traceback
 
-from supervisor import runbooks
 from supervisor.commands.diagnose import command
 from supervisor.errors import UserError
 from supervisor.evidence.folder import read_layout
 from supervisor.evidence.table import CATEGORIES
 from supervisor.evidence.tell import page
+from supervisor.telling import runbooks
 
 KEYS = {
     "schema",
@@ -53,7 +53,7 @@ def test_json_has_the_promised_form(logs):
 
 def test_people_get_the_line_the_place_and_the_page(logs):
     text = CliRunner().invoke(command, [str(logs)], standalone_mode=False).output
-    assert text.startswith("gx-02, rank 6: hardware.gpu_memory (high confidence, explicit)\n  slurm-77.out:14  ")
+    assert text.startswith("gx-02, rank 6: hardware.gpu_memory (high confidence, explicit)\n  slurm-77.out:13  ")
     assert "will not help" in text
     assert "relight runbook rank-died" in text
 

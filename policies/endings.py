@@ -1,0 +1,133 @@
+"""How a job ended, where no line names a cause: well, by its weakest words, or by a person's hand. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from policies.clues import Case, Clue, Verdict
+from policies.ordering import best_evidence, cascade, surely_before
+
+
+def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
+    """Training that reached its end has not failed, however its processes then ended."""
+    done = case.finished_at
+    if case.completed is False and done is None:
+        return None
+    if done is None:
+        if not case.completed or (
+            strong and any(c.kind == "collective-timeout" and not c.survived for c in case.clues)
+        ):
+            return None
+    elif any(_spoils(done, clue, case) for clue in strong):
+        return None
+    why = "The trainer says that it reached its end." if done else "The accounting says that the job completed."
+    after = tuple(c for c in case.clues if c.role in ("root", "cascade"))[:3]
+    against = tuple(f"{c.file}:{c.line}: {c.text[:120]}" for c in after)
+    support = (done,) if done else ()
+    return Verdict(
+        failed=False, category="none", restart_ok=True, confidence="high", why=why, support=support, against=against
+    )
+
+
+def _spoils(done: Clue, root: Clue, case: Case) -> bool:
+    """An error that stands before the trainer's last word, or a last save that failed after it."""
+    if root.file == done.file and root.line < done.line:
+        return root.grade >= 3
+    if root.category.startswith("storage.") and root.file == done.file:
+        return not any(c.kind == "activity-saved" and c.file == done.file and c.line > done.line for c in case.clues)
+    return False
+
+
+def weakest(
+    case: Case,
+    roots: Sequence[Clue],
+    live: Sequence[Clue],
+    explicit: Callable[[Case, Sequence[Clue], Sequence[Clue]], Verdict],
+) -> Verdict:
+    """Nothing names a cause and nobody is singled out: the first bad end, or nothing."""
+    victims = {c.rank for c in live if c.role == "cascade" and c.rank is not None}
+    exits = [c for c in roots if not (c.rank is not None and c.rank in victims and c.code in (None, 1, -6, -15))]
+    pool = (
+        [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
+    )
+    minimal = [c for c in pool if not any(surely_before(o, c) for o in pool)]
+    if minimal and any(c.kind != "cancelled-by" for c in minimal):
+        first = min((c for c in minimal if c.kind != "cancelled-by"), key=best_evidence)
+        return Verdict(
+            failed=True,
+            category=first.category,
+            first=first,
+            restart_ok=first.restart and first.category not in ("config", "oom.host"),
+            confidence="low",
+            cascade=cascade(live, first),
+            why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
+            support=tuple(minimal[1:4]),
+        )
+    fallen = [c for c in live if c.role == "root"]
+    if fallen:  # it was survived, and is still the best that there is
+        first = min(fallen, key=best_evidence)
+        if case.completed is False or any(c.role == "cascade" for c in live):
+            return replace(explicit(case, [first], live), confidence="low")
+    stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
+    hurt = [c for c in live if c.role == "cascade"]
+    stopped.sort(key=lambda c: c.kind != "cancelled")
+    if stopped and not any(surely_before(c, stopped[0]) for c in hurt):
+        if case.idle_s is not None:
+            return Verdict(
+                failed=True,
+                category="hang.unknown",
+                first=stopped[0],
+                restart_ok=True,
+                confidence="medium",
+                evidence="inference",
+                why=f"No step was made for {case.idle_s:.0f} s, then the job was cancelled: a hang of which no log tells.",
+            )
+        return Verdict(
+            failed=True,
+            category="scheduler.cancel",
+            first=stopped[0],
+            restart_ok=True,
+            confidence="medium",
+            cascade=cascade(live, None),
+            why="The job was cancelled, and nothing went wrong before it.",
+            support=tuple(stopped[1:2]),
+        )
+    started = (
+        any(c.kind.startswith("activity") or c.kind == "collective-timeout" for c in live) or case.last_step is not None
+    )
+    if hurt and not started:
+        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        return Verdict(
+            failed=True,
+            category="config",
+            first=first,
+            restart_ok=False,
+            confidence="low",
+            evidence="inference",
+            cascade=cascade(live, None),
+            why="The processes never met, and no step was made: mostly a name, a port or an interface that does not fit.",
+        )
+    if hurt:
+        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        return Verdict(
+            failed=True,
+            category="hang.unknown",
+            first=first,
+            restart_ok=True,
+            confidence="low",
+            evidence="inference",
+            cascade=cascade(live, None),
+            why="Only consequences are in these logs; they single out nobody.",
+        )
+    if case.completed is False:
+        return Verdict(
+            failed=True,
+            category="hang.unknown",
+            confidence="low",
+            why="The accounting says that it failed; these logs do not say why.",
+        )
+    return Verdict(
+        failed=False, category="none", restart_ok=True, confidence="low",
+        why="Nothing in these logs says that anything failed.",
+    )  # fmt: skip

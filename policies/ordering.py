@@ -1,0 +1,46 @@
+"""Which of two clues is surely the earlier one, which tell of the same thing, which names its cause best. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policies.clues import Clue
+
+
+def surely_before(one: Clue, other: Clue) -> bool:
+    """Is the first line surely earlier? Line order holds within a speaker's file, else the bounds decide."""
+    if one.file == other.file and (one.speaker == other.speaker or one.latest is None or other.earliest is None):
+        return one.line < other.line
+    if one.latest is None or other.earliest is None:
+        return False
+    return one.latest < other.earliest
+
+
+def same_event(one: Clue, other: Clue) -> bool:
+    """Lines of one speaker that tell of the same thing: a few lines, or a few seconds, apart."""
+    if one.file != other.file:
+        return False
+    if one.speaker == other.speaker:
+        return abs(one.line - other.line) <= 60
+    if one.rank is not None and other.rank is not None:
+        return False
+    return abs(one.line - other.line) <= 6 and (one.node == other.node or None in (one.node, other.node))
+
+
+def best_evidence(clue: Clue) -> tuple[object, ...]:
+    """Among lines that no bound orders: the better-named cause, then the earlier time, then the earlier line."""
+    early = clue.earliest if clue.earliest is not None else float("inf")
+    sharp = clue.earliest is not None and clue.latest is not None and clue.latest - clue.earliest < 10
+    return (-clue.grade, not sharp, early if sharp else 0.0, clue.file, clue.line)
+
+
+def cascade(live: Iterable[Clue], first: Clue | None) -> str:
+    """What followed, in one sentence."""
+    ranks: dict[str, set[object]] = {}
+    for clue in live:
+        if clue.role == "cascade" and (first is None or clue.speaker != first.speaker):
+            ranks.setdefault(clue.kind, set()).add(clue.rank if clue.rank is not None else clue.speaker)
+    parts = [
+        f"{kind.replace('-', ' ')} on {len(who)} rank{'' if len(who) == 1 else 's'}" for kind, who in ranks.items()
+    ]
+    return ("Then: " + ", ".join(parts[:5]) + ".") if parts else ""
