@@ -14,7 +14,7 @@ from supervisor.settings import Settings, freeze, read_settings
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The options of `relight run`; None where nothing was said."""
+    """The options of `relight run`; None (and no command) where nothing was said: then the settings count."""
 
     cluster: str | None
     config: str | None
@@ -27,14 +27,14 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     """Read, check and freeze. Raises UserError."""
     path = wishes.config or ("relight.toml" if os.path.exists("relight.toml") else None)
     settings = read_settings(path) if path else Settings()
-    changes: dict[str, object] = {"command": wishes.command, "cwd": settings.cwd or os.getcwd()}
+    changes: dict[str, object] = {"command": wishes.command or settings.command, "cwd": settings.cwd or os.getcwd()}
     if wishes.cluster:
         changes["cluster"] = settings.cluster.model_copy(update={"kind": wishes.cluster})
     if wishes.profile:
         changes["run"] = settings.run.model_copy(update={"profile": wishes.profile})
     settings = settings.model_copy(update=changes)
     if not settings.command:
-        raise UserError("no command: give it after --")
+        raise UserError("no command: give it after --, or as `command` in relight.toml")
     rules = load_profile(settings.run.profile)
     run = RunDir(os.path.abspath(wishes.run_dir or os.path.join("relight-runs", settings.run.name)))
     run.create()

@@ -14,7 +14,7 @@ import click
 @click.option("--seed", default=1, show_default=True, help="What is drawn at random is drawn from it.")
 @click.option("--folder", default="build/proof", show_default=True, type=click.Path(), help="Where the results go.")
 def command(which: tuple[str, ...], fresh: bool, seed: int, folder: str) -> int:
-    """Prove what is promised, on real runs and simulated ones. Exit 0: all held; 1: one did not; 3: the hour was over before all were done."""
+    """Prove what is promised, on real and simulated runs. Exit 0: all held; 1: one did not; 3: the hour was over before that."""
     import signal  # noqa: PLC0415
     import sys  # noqa: PLC0415
 

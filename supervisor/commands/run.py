@@ -24,7 +24,7 @@ RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. SIGTERM or Ctrl-C asks the ranks to s
 @click.option("--profile", help="What is tolerated: auto, approve, observe, or a path. Overrides the settings.")
 @click.option("--run-dir", type=click.Path(), help="Default: ./relight-runs/NAME.")
 @click.option("--epoch-only", is_flag=True, hidden=True, help="One controller, without the parent that restarts it.")
-@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(
     cluster: str | None,
     config: str | None,
@@ -33,7 +33,7 @@ def command(
     epoch_only: bool,
     command_line: tuple[str, ...],
 ) -> int:
-    """Start CMD once per rank, watch it, and bring it back when it stops."""
+    """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.prepare import Wishes, prepare  # noqa: PLC0415
 

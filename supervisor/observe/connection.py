@@ -20,7 +20,7 @@ HELLO_S: Final = 10.0
 """Seconds within which the first line must come."""
 
 
-class Desk(Protocol):
+class Listener(Protocol):
     """Who takes what the connections bring."""
 
     token: str
@@ -45,8 +45,8 @@ class Desk(Protocol):
 class Connection(asyncio.Protocol):
     """The state of one connection; times are seconds of the controller's clock."""
 
-    def __init__(self, desk: Desk, clock: Callable[[], float]) -> None:
-        self._desk = desk
+    def __init__(self, listener: Listener, clock: Callable[[], float]) -> None:
+        self._listener = listener
         self._clock = clock
         self._rest = b""
         self._transport: asyncio.Transport | None = None
@@ -71,12 +71,12 @@ class Connection(asyncio.Protocol):
             if self._transport is None or self._transport.is_closing():
                 return
             if len(line) > LINE:
-                self._desk.ignored()
+                self._listener.ignored()
                 self.close()
                 return
             self._line(line)
         if len(rest) > LINE:
-            self._desk.ignored()
+            self._listener.ignored()
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the protocol's signature
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
-        self._desk.lost(self)
+        self._listener.lost(self)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one line; an agent that has stopped reading is let go."""
@@ -123,17 +123,17 @@ class Connection(asyncio.Protocol):
         if not self.node:
             self._greet(message)
         elif isinstance(message, dict):
-            self._desk.take(self, message)
+            self._listener.take(self, message)
         else:
-            self._desk.ignored()
+            self._listener.ignored()
 
     def _greet(self, message: object) -> None:
         greeting = hello(message) if isinstance(message, dict) else None
         # Compared as bytes: a token with other than ASCII letters is wrong, not an error.
         if greeting is None or not hmac.compare_digest(
-            greeting.token.encode("utf-8", "replace"), self._desk.token.encode()
+            greeting.token.encode("utf-8", "replace"), self._listener.token.encode()
         ):
-            self._desk.ignored()
+            self._listener.ignored()
             self.close()
             return
         if self._timer is not None:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
         self.node = greeting.node
         self.since = self.last_beat = self._clock()
         self.measure(greeting.wall, None)
-        self._desk.greeted(self, greeting)
+        self._listener.greeted(self, greeting)
 
     def _too_late(self) -> None:
         if not self.node:

@@ -9,6 +9,7 @@ import pytest
 
 from policies.layout import Layout
 from supervisor.errors import UserError
+from supervisor.prepare import Wishes, prepare
 from supervisor.settings import Settings, freeze, frozen, read_settings
 from supervisor.toml_files import line_of
 
@@ -131,6 +132,13 @@ def test_frozen_settings_that_cannot_be_understood_are_told(raw: bytes, tmp_path
         frozen(str(tmp_path))
     assert str(caught.value).startswith(str(tmp_path / "settings.json"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("typed", "runs"), [((), ("python", "x.py")), (("python", "y.py"), ("python", "y.py"))])
+def test_the_command_of_the_settings_counts_where_none_is_typed(typed, runs, tmp_path: Path) -> None:
+    path = write(tmp_path, 'command = ["python", "x.py"]\n')
+    _, settings, _ = prepare(Wishes(None, path, None, str(tmp_path / "run"), typed))
+    assert settings.command == runs
 
 
 def test_no_run_is_there(tmp_path: Path) -> None:
