@@ -100,3 +100,35 @@ def test_a_site_adds_its_own_rows_and_they_come_first():
 )
 def test_colours_and_controls_go(raw, shown):
     assert clean(raw).strip() == shown
+
+
+@pytest.mark.parametrize(
+    ("line", "category", "role"),
+    [
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=9.0. Some of your processes may have been killed", "oom.host", "root"),
+        ("slurmstepd: error: Exceeded job memory limit at some point.", "oom.host", "root"),
+        ("NCCL WARN NET/OFI Request 0x7f completed with error. RC: 12. Error: unknown error", "hardware.network", "cascade"),
+        ("[E socket.cpp:922] [c10d] The client socket has timed out after 60s while trying to connect to (n1, 29500).", "hang.unknown", "cascade"),
+        ("torch.distributed.elastic.rendezvous.api.RendezvousClosedError", "hang.unknown", "cascade"),
+        ("NCCL WARN Cuda failure 2 'out of memory'", "oom.gpu", "root"),
+        ("IndexError: index out of range in self", "data", "root"),
+        ("RuntimeError: stack expects each tensor to be equal size, but got [4] at entry 0 and [5] at entry 1", "data", "root"),
+        ("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.", "numeric", "root"),
+        ("Loss is nan, stopping training", "numeric", "root"),
+        ("RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.", "numeric", "root"),
+        ("AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu", "config", "root"),
+        ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "config", "root"),
+        ("RuntimeError: received 0 items of ancdata", "config", "root"),
+        ("mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error, Bus stuck", "hardware.network", "root"),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:3b:00.0", "hardware.host", "root"),
+        ("NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2393)", "hardware.gpu", "root"),
+        ("multiprocessing.managers.RemoteError: EOFError", "hang.unknown", "cascade"),
+        ("ValueError: num_attention_heads (12) must be divisible by tensor parallel size (8)", "config", "root"),
+        ("botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL", "storage.io", "root"),
+        ("fatal: epoch_errors=0 timeout=600 nan_policy=skip", None, None),
+        ("INFO retries: 3, errors: 0, killed: 0", None, None),
+    ],
+)  # fmt: skip
+def test_wordings_in_use(line, category, role):
+    match = scan(line)
+    assert (match and match.category, match and match.role) == (category, role)
