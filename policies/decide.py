@@ -298,7 +298,7 @@ def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:
     if give_up:
         late = [c for c in s.view.checkpoints if c.phase in ladder.MAY_STILL_COMPLETE]
         excluded |= {c.id: f"could not be judged within {s.rules.checkpoint.seal_s:.0f} s" for c in late}
-    return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, None, excluded, s.history.completed)
+    return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, excluded, s.history.completed)
 
 
 def _off_lineage(s: Situation) -> dict[str, str]:

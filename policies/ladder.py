@@ -41,27 +41,23 @@ class Rung:
 def climb(
     checkpoints: tuple[CheckpointState, ...],
     choice: str | None = None,
-    before: int | None = None,
     excluded: Mapping[str, str] = EMPTY,
     ever: tuple[str, ...] = (),
 ) -> Rung:
     """Choose a checkpoint.
 
-    `choice`: the id that a person chose; it overrules `before` and `excluded`, but must be completed too.
-    `before`: only checkpoints of a lower step. `excluded`: id -> why it must not be used (a verdict that was awaited
-    too long goes here). `ever`: ids of all saves ever completed, as the journal has them.
+    `choice`: the id that a person chose; it overrules `excluded`, but must be completed too. `excluded`: id -> why it
+    must not be used (a verdict that was awaited too long goes here). `ever`: ids of all saves ever completed, as the journal has them.
     """
     if choice is not None:
         return _chosen(checkpoints, choice, ever)
     ladder = sorted(checkpoints, key=_height, reverse=True)
-    best = next((c for c in ladder if _why_not(c, before, excluded) is None), None)
+    best = next((c for c in ladder if _why_not(c, excluded) is None), None)
     passed = [c for c in ladder if best is None or _is_above(c, best)]
-    rejected = [
-        Rejected(c.id, _why_not(c, before, excluded) or "only in the archive; the store has one") for c in passed
-    ]
+    rejected = [Rejected(c.id, _why_not(c, excluded) or "only in the archive; the store has one") for c in passed]
     # A copy in the archive is the last rung: nobody waits for it while the store has one.
     awaited = [c for c in passed if best is None or best.location == "archive" or c.location == "store"]
-    wait = any(c.phase in MAY_STILL_COMPLETE and _barrier(c, before, excluded) is None for c in awaited)
+    wait = any(c.phase in MAY_STILL_COMPLETE and c.id not in excluded for c in awaited)
     if best is not None:
         return Rung(best, tuple(rejected), wait)
     here = {c.id for c in checkpoints}
@@ -98,21 +94,11 @@ def _is_above(checkpoint: CheckpointState, best: CheckpointState) -> bool:
     return checkpoint.step > best.step
 
 
-def _why_not(checkpoint: CheckpointState, before: int | None, excluded: Mapping[str, str]) -> str | None:
+def _why_not(checkpoint: CheckpointState, excluded: Mapping[str, str]) -> str | None:
     """None for one that may be used."""
-    barrier = _barrier(checkpoint, before, excluded)
-    if barrier is not None:
-        return barrier
-    return None if checkpoint.phase is CheckpointPhase.COMPLETED else _phase_says(checkpoint)
-
-
-def _barrier(checkpoint: CheckpointState, before: int | None, excluded: Mapping[str, str]) -> str | None:
-    """Why it is out of the question, whatever its state."""
     if checkpoint.id in excluded:
         return excluded[checkpoint.id]
-    if before is not None and checkpoint.step >= before:
-        return f"not before step {before}"
-    return None
+    return None if checkpoint.phase is CheckpointPhase.COMPLETED else _phase_says(checkpoint)
 
 
 def _phase_says(checkpoint: CheckpointState) -> str:
