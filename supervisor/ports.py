@@ -87,7 +87,9 @@ class Store(Protocol):
 
 
 class Agents(Protocol):
-    """What the loop knows from the agents (`observe/hub.py`)."""
+    """What the loop knows from the agents (`observe/hub.py`). `changes` counts what `connected` would show anew, beats apart."""
+
+    changes: int
 
     def set_attempt(self, epoch: int, attempt: int, world: int, nodes: Iterable[str] = ()) -> None:
         """The newest attempt."""

@@ -113,13 +113,16 @@ def _unheard(launch: actions.Launch, view: View, history: History, now: float) -
 def _note_decision(book: Notebook, decision: Decision, situation: Situation) -> None:
     """Sticky decisions are journaled when they change; what the world contradicts is withdrawn first."""
     before = book.history.decision
-    look = Looked(look_of(situation.view, book.history, situation.layout.world))
+
+    def look() -> None:
+        book.note(Looked(look_of(situation.view, book.history, situation.layout.world)))
+
     if isinstance(decision, Halt) and book.history.halted is None:
-        book.note(look)
+        look()
         book.note(Decided(decision, None))
         book.note(HaltedEntry(decision.reason, decision.seen, decision.lifts, decision.incident))
     elif isinstance(decision, Recover | Contain | PlannedStop | Finish) and decision != before:
-        book.note(look)
+        look()
         if isinstance(before, Recover) and isinstance(decision, Recover):
             why = contradiction(situation, before) or "another plan is better now"
             book.note(Withdrawn(book.history.decision_digest, why))

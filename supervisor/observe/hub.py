@@ -60,6 +60,7 @@ class Hub:
         self._on_event = on_event
         self._beat_s = beat_s
         self._silent_s = silent_s
+        self.changes = 0  # counts agents that come, go, or tell something of their node; beats alone do not
         self._server: asyncio.Server | None = None
         self._connections: dict[str, Connection] = {}
         self._all: set[Connection] = set()
@@ -105,6 +106,7 @@ class Hub:
         """Welcome an agent; one that was connected for the same node before is let go."""
         before = self._connections.get(greeting.node)
         self._connections[greeting.node] = connection
+        self.changes += 1
         if before is not None:
             before.close()
         connection.send(
@@ -141,6 +143,7 @@ class Hub:
         self._all.discard(connection)
         if connection.node and self._connections.get(connection.node) is connection:
             del self._connections[connection.node]
+            self.changes += 1
             if self._capturing is not None:
                 self._capturing.answered(connection.node, {}, self._clock())
             self._on_event()
@@ -226,7 +229,7 @@ class Hub:
         if known is None:
             return AttemptView(attempt, running)
         silent = (n for n in self._nodes if n not in self._connections or self._is_silent(self._connections[n], now))
-        return known.view(running, frozenset(silent))
+        return known.view(running, frozenset(silent), now)
 
     def findings(self, attempt: int) -> tuple[Finding, ...]:
         """What the agents have found in this attempt, as it came."""
@@ -269,6 +272,7 @@ class Hub:
         connection.last_beat = now
         if not connection.told:
             connection.told = True
+            self.changes += 1
             self._on_event()
         wall = messages.number(raw.get("wall"))
         if wall is not None:
@@ -304,6 +308,7 @@ class Hub:
             self.ignored()  # nothing of the newest attempt can be said to be gone: it may be starting
             return
         self._gone[connection.node] = max(self._gone.get(connection.node, 0), attempt)
+        self.changes += 1
         self._on_event()
 
     def _is_silent(self, connection: Connection, now: float) -> bool:

@@ -71,6 +71,9 @@ class Pace:
         return max(seconds for seconds in self._steps if seconds <= limit)
 
 
+_STANDS_S: Final = 1.0
+
+
 class Progress:
     """One attempt of `world` ranks. `pace` and `reference` are what earlier attempts have shown."""
 
@@ -86,6 +89,8 @@ class Progress:
         self._steps: Counter[int] = Counter({-1: world})
         self._modal = Phase.START_UP
         self._modal_since: float | None = None
+        self._changes = 0  # of any rank's step or phase
+        self._behind_of: tuple[tuple[int, int], tuple[int, ...]] | None = None
         self._started: set[int] = set()
         self._done: set[int] = set()
         self._exits: dict[int, RankExit] = {}
@@ -216,8 +221,10 @@ class Progress:
         """The ranks whose end is known."""
         return frozenset(self._exits)
 
-    def view(self, running: bool | Unknown, silent_agents: frozenset[str] = frozenset()) -> AttemptView:
-        """The attempt as it stands. `running` is what the cluster shows."""
+    def view(
+        self, running: bool | Unknown, silent_agents: frozenset[str] = frozenset(), now: float = float("inf")
+    ) -> AttemptView:
+        """The attempt as it stands at `now`. `running` is what the cluster shows."""
         if self._loaded_view is None:
             self._loaded_view = MappingProxyType(dict(self._loaded)) if self._loaded else EMPTY
         limited = not self._spoke
@@ -235,7 +242,7 @@ class Progress:
             first_step=self.first_row,
             last_step=self.last_row,
             last_advance=self.last_advance,
-            behind=() if limited else self._behind(),
+            behind=() if limited or self._moves(now) else self._behind(),
             phase=Phase.STEP if by_log else self._modal,
             phase_since=self.first_row.at if by_log and self.first_row is not None else self._modal_since,
             slowest_step_s=self.pace.slowest(),
@@ -254,6 +261,7 @@ class Progress:
             self.last_advance = at
 
     def _set_step(self, rank: int, step: int) -> None:
+        self._changes += 1
         before = self._step[rank]
         self._step[rank] = step
         self._steps[step] += 1
@@ -263,6 +271,7 @@ class Progress:
             del self._steps[before]
 
     def _set_phase(self, rank: int, phase: Phase, at: float) -> None:
+        self._changes += 1
         self._phases[self._phase[rank]] -= 1
         self._phases[phase] += 1
         self._phase[rank] = phase
@@ -272,6 +281,10 @@ class Progress:
             self._modal = most
             self._modal_since = at
 
+    def _moves(self, now: float) -> bool:
+        """While ranks move, some are always behind; it means something when they stand still."""
+        return self.last_advance is not None and now - self.last_advance < _STANDS_S
+
     def _behind(self) -> tuple[int, ...]:
         """Ranks below the most common step, or at it but not in the most common phase.
 
@@ -279,13 +292,17 @@ class Progress:
         """
         if len(self._steps) == 1 and self._phases[self._modal] == self.world:
             return ()
+        if self._behind_of is not None and self._behind_of[0] == (self._changes, len(self._done)):
+            return self._behind_of[1]
         common = max(self._steps, key=lambda step: (self._steps[step], step))
         odd = [
             rank
             for rank, (step, phase) in enumerate(zip(self._step, self._phase, strict=True))
             if step < common or (step == common and phase is not self._modal)
         ]
-        return tuple(rank for rank in odd if rank not in self._done)
+        found = tuple(rank for rank in odd if rank not in self._done)
+        self._behind_of = ((self._changes, len(self._done)), found)
+        return found
 
 
 def phase_of(value: object) -> Phase | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from policies.facts import (
     EMPTY,
     UNKNOWN,
-    AttemptView,
     CaptureView,
     CheckpointState,
     Expected,
@@ -30,6 +30,8 @@ _CONDITION = {
     NodeCondition.DOWN: NodeState.DOWN,
     NodeCondition.UNKNOWN: NodeState.UNKNOWN,
 }
+BEATS_S = 60.0
+"""How old the last beat of a node in the view may be, when nothing else has changed."""
 PROBES_MAX = 4
 PROBE_S = 0.5
 """A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
@@ -61,11 +63,14 @@ class World:
         self._free: int | None = None
         self._expected: Expected | None = None
         self._since: dict[str, tuple[NodeState, float]] = {}
+        self._nodes_made: tuple[object, ...] = ()
+        self._nodes_seen: Mapping[str, NodeView] = EMPTY
 
     def refresh_cluster(self, now: float) -> None:
         """Read the cluster. `now` is the moment at which the read began: what it shows is at least as new."""
         seen = self._cluster.read()
-        self._cluster_view = seen
+        if seen != self._cluster_view:
+            self._cluster_view = seen
         if isinstance(seen, ClusterView):
             self._cluster_as_of = now
             answering = self._probed(seen)
@@ -73,6 +78,7 @@ class World:
                 state = NodeState.UP if name in answering else _CONDITION[row.condition]
                 if self._since.get(name, (None, 0.0))[0] is not state:
                     self._since[name] = (state, now)
+                    self._nodes_made = ()
 
     def _probed(self, seen: ClusterView) -> frozenset[str]:
         """Silent nodes that do answer a probe: a late beat is no silent node. With many silent ones the eye is blind anyway."""
@@ -115,9 +121,11 @@ class World:
         number = history.attempt.number if history.attempt else 0
         nodes = self._nodes(now)
         running, shown = self._steps(nodes)
-        started = {number} if number and self._agents.progress(number, now).started else set()
-        launched = frozenset(shown | started | ({number} if self._files.has_exits(number) else set()))
-        attempt = self._attempt(number, now, nodes, running, launched) if number else None
+        attempt = self._agents.progress(number, now) if number else None
+        if attempt is not None and (attempt.started or self._files.has_exits(number)):
+            shown = shown | {number}
+        if attempt is not None and number in shown and not isinstance(nodes, Unknown):
+            attempt = replace(attempt, running=number in running)
         expected = self._expected
         wanted = history.attempt.checkpoint if history.attempt else None
         return View(
@@ -128,7 +136,7 @@ class World:
             capture=done.capture,
             views_made=self._views,
             fenced=self._marked("FENCED", history),
-            launched=launched,
+            launched=frozenset(shown),
             steps_running=running,
             findings=self._agents.findings(number) if number else (),
             cluster_as_of=self._cluster_as_of,
@@ -143,6 +151,13 @@ class World:
         seen = self._cluster_view
         if isinstance(seen, Unreadable):
             return UNKNOWN
+        made = (id(seen), self._agents.changes, now // BEATS_S)
+        if made != self._nodes_made:
+            self._nodes_seen = self._make_nodes(seen, now)
+            self._nodes_made = made
+        return self._nodes_seen
+
+    def _make_nodes(self, seen: ClusterView, now: float) -> Mapping[str, NodeView]:
         agents = self._agents.connected()
         nodes = {}
         for name, row in seen.nodes.items():
@@ -174,19 +189,6 @@ class World:
             if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in row.running_on):
                 running.add(int(match[1]))
         return frozenset(running), shown
-
-    def _attempt(
-        self,
-        number: int,
-        now: float,
-        nodes: Mapping[str, NodeView] | Unknown,
-        running: frozenset[int],
-        launched: frozenset[int],
-    ) -> AttemptView:
-        alive: bool | Unknown = UNKNOWN
-        if not isinstance(nodes, Unknown) and number in launched:
-            alive = number in running
-        return self._agents.progress(number, now, alive)
 
     def _marked(self, name: str, history: History) -> frozenset[int]:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""

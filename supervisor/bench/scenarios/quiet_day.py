@@ -16,7 +16,7 @@ STORY = {
             start_s=60,
             load_s=300,
             saves_at=tuple(clock("00:00") + 3600.0 * h for h in range(1, 24)),
-            blocked_s=20,
+            blocked_s=1.5,
             write_s=180,
         ),
         seal_s=240,

@@ -23,6 +23,10 @@ TIMEOUT = (
 RESET = "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error"
 
 
+BEAT_S = 2.0
+"""Agents beat so often; a phase that is over before the next beat is told by nobody but the reporter."""
+
+
 @dataclass(slots=True)
 class Attempt:
     """One launched attempt, as it really is. `alive`: node -> its living ranks; `step_at`: when `step` was done."""
@@ -36,6 +40,7 @@ class Attempt:
     alive: dict[str, set[int]] = field(default_factory=dict)
     refused: bool = False
     phase: Phase = Phase.START_UP
+    told_phase: Phase = Phase.START_UP  # as the last beats had it
     step: int = 0
     step_at: float = 0.0
     told: int = 0  # the last step whose row was sent
@@ -333,12 +338,13 @@ class Training:
 
     def _enter(self, one: Attempt, phase: Phase) -> None:
         one.phase, one.moved_at = phase, self._time.now
-        self._beat(one)
+        self._time.after(BEAT_S, lambda: self._beat(one) if one.phase is phase and not one.over else None)
 
     def _leave(self, one: Attempt, then: Callable[[], None]) -> None:
         one.phase = Phase.STEP
         one.step_at = one.moved_at = self._time.now
-        self._beat(one)
+        if one.told_phase is not Phase.STEP:
+            self._beat(one)
         then()
 
     def _save(self, one: Attempt, then: Callable[[], None]) -> None:
@@ -561,6 +567,7 @@ class Training:
 
     def _beat(self, one: Attempt) -> None:
         """All ranks have changed their phase: the beats tell it."""
+        one.told_phase = one.phase
         for name in one.alive:
             self.agents[name].beat()
         self._changed()
