@@ -47,7 +47,8 @@ def climb(
     """Choose a checkpoint.
 
     `choice`: the id that a person chose; it overrules `excluded`, but must be completed too. `excluded`: id -> why it
-    must not be used (a verdict that was awaited too long goes here). `ever`: ids of all saves ever completed, as the journal has them.
+    must not be used (a verdict that was awaited too long goes here). `ever`: ids of all saves ever completed, as the
+    journal has them.
     """
     if choice is not None:
         return _chosen(checkpoints, choice, ever)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slurm.processes import look
+from supervisor.durable import show_whole
 
 LOG_TAIL: Final = 64 << 10
 """Bytes of each rank's log that are kept."""
@@ -72,7 +73,7 @@ def _keep_stack(path: str, pid: int | None, until: float, py_spy: str | None) ->
     head = f"# pid {pid}, state {process.state}, in the kernel: {_read(f'/proc/{pid}/wchan') or '-'}\n"
     stack, why = _dump(pid, process.state, until, py_spy)
     try:
-        _write_whole(path, head.encode() + (stack or f"# {why}\n".encode()))
+        show_whole(path, head.encode() + (stack or f"# {why}\n".encode()))
     except OSError as error:
         return f"unknown: {error.strerror}: {path}"
     return "ok" if stack else f"unknown: {why}"
@@ -106,7 +107,7 @@ def _keep_tail(source: str, target: str) -> None:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LOG_TAIL))
             data = file.read(LOG_TAIL)
-        _write_whole(target, data)
+        show_whole(target, data)
     except OSError:
         return
 
@@ -117,10 +118,3 @@ def _read(path: str) -> str:
             return file.read(256).strip()
     except OSError:
         return ""
-
-
-def _write_whole(path: str, data: bytes) -> None:
-    temporary = f"{path}.tmp{os.getpid()}"
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""The lease: who is the controller of a run now. The journal's exclusive segment is the fence; the lease only stops a second try.
+"""The lease: who is the controller of a run now. The journal's exclusive segment is the fence; the lease only stops a second one from starting.
 
 A holder on this host is judged by its process; one on another host by how long ago it renewed.
 """
@@ -10,6 +10,7 @@ import os
 import socket
 from dataclasses import dataclass
 
+from slurm.processes import alive, look
 from supervisor.durable import replace_whole
 
 STALE_S = 15.0
@@ -31,15 +32,6 @@ class Holder:
     renewed: float
 
 
-def start_ticks(pid: int) -> int | None:
-    """When a process of this host started, in clock ticks since boot; None when there is none. Tells reused pids apart."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rsplit(b")", 1)[1].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
 def read_holder(path: str) -> Holder | None:
     """The holder that the file names; None without a file, or when it is torn beyond reading."""
     try:
@@ -55,7 +47,7 @@ def read_holder(path: str) -> Holder | None:
 def is_alive(holder: Holder, now: float) -> bool:
     """Is the holder still at work, as far as can be told from here?"""
     if holder.host == socket.gethostname():
-        return start_ticks(holder.pid) == holder.start_ticks
+        return alive(holder.pid, holder.start_ticks)
     return now - holder.renewed < STALE_S
 
 
@@ -70,18 +62,18 @@ class Lease:
                 f"controller {holder.pid} on {holder.host} (epoch {holder.epoch}) supervises this run already"
             )
         self._path = path
-        self._epoch = holder.epoch if holder else 0
-        self.renew(now, self._epoch)
+        self.renew(now, holder.epoch if holder else 0)
 
     def renew(self, now: float, epoch: int) -> None:
         """Write that we are alive. Raises OSError."""
-        self._epoch = epoch
+        own = look(os.getpid())
+        assert own is not None  # noqa: S101 - this process lives
         mine = {
             "schema": 1,
             "epoch": epoch,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "start_ticks": start_ticks(os.getpid()),
+            "start_ticks": own.start_ticks,
             "renewed": now,
         }
         replace_whole(self._path, json.dumps(mine).encode())

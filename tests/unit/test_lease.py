@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.journal.lease import STALE_S, Lease, LeaseHeldError, read_holder, start_ticks
+from slurm.processes import look
+from supervisor.journal.lease import STALE_S, Lease, LeaseHeldError, read_holder
 
 HERE = socket.gethostname()
 
@@ -39,13 +40,13 @@ def test_the_first_one_takes_it_and_renews_it(tmp_path: Path) -> None:
     holder = read_holder(path)
     assert holder is not None
     assert (holder.epoch, holder.pid, holder.host, holder.renewed) == (3, os.getpid(), HERE, 20.0)
-    assert holder.start_ticks == start_ticks(os.getpid())
+    assert holder.start_ticks == look(os.getpid()).start_ticks
     Lease(path, 30.0)  # our own is no obstacle
 
 
 def test_a_living_holder_refuses(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
     """It lives, so it does not matter that it has not renewed for hours: it may be stopped, and go on."""
-    path = held(tmp_path, other.pid, start_ticks(other.pid))
+    path = held(tmp_path, other.pid, look(other.pid).start_ticks)
     before = Path(path).read_bytes()
     with pytest.raises(LeaseHeldError, match=str(other.pid)):
         Lease(path, 1e6)
@@ -53,7 +54,7 @@ def test_a_living_holder_refuses(tmp_path: Path, other: subprocess.Popen[bytes])
 
 
 def test_a_dead_holder_gives_way(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
-    path = held(tmp_path, other.pid, start_ticks(other.pid), renewed=100.0)
+    path = held(tmp_path, other.pid, look(other.pid).start_ticks, renewed=100.0)
     other.kill()
     other.wait()
     Lease(path, 100.0)
@@ -63,8 +64,7 @@ def test_a_dead_holder_gives_way(tmp_path: Path, other: subprocess.Popen[bytes])
 
 
 def test_a_pid_that_was_given_out_again_is_told_by_its_start(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
-    ticks = start_ticks(other.pid)
-    assert ticks is not None
+    ticks = look(other.pid).start_ticks
     Lease(held(tmp_path, other.pid, ticks - 1), 1.0)
 
 
@@ -87,5 +87,9 @@ def test_a_torn_lease_is_none(tmp_path: Path, torn: bytes) -> None:
     assert read_holder(str(path)) is not None
 
 
-def test_no_process_has_no_start() -> None:
-    assert start_ticks(2**22 + 1) is None
+def test_a_holder_that_has_ended_and_is_not_reaped_gives_way(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
+    path = held(tmp_path, other.pid, look(other.pid).start_ticks)
+    other.kill()
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{other.pid}/stat").exists()
+    Lease(path, 100.0)
