@@ -1,8 +1,9 @@
 """The journal: hash-chained JSON lines in segments, one segment an epoch.
 
-A line is `{"h":"<32 hex>",` and the rest of a JSON object, where h = blake2b-128(previous h + that rest). A segment is
-created exclusively, whole, with its first entry, which names the last hash of the segment before: this is the fence. What an
-older epoch wrote after that hash is void, and an older epoch that looks before it writes finds out and ends.
+A line is `{"h":"<32 hex>",` and the rest of a JSON object, where h = blake2b-128(previous h + that rest). An epoch is
+claimed exclusively before anything is read: this is the fence. Its segment is then created, whole, with its first entry, which
+names the last hash of the epoch before. What an older epoch wrote after that hash is void; it looks for a claim before it
+writes, finds it, and ends.
 """
 
 from __future__ import annotations

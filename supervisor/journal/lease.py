@@ -1,4 +1,4 @@
-"""The lease: who is the controller of a run now. The journal's exclusive segment is the fence; the lease only stops a second one from starting.
+"""The lease: who is the controller of a run now. The claim of the next epoch is the fence; the lease only keeps a second one away.
 
 A holder on this host is judged by its process; one on another host by how long ago it renewed.
 """

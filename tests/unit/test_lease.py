@@ -79,7 +79,7 @@ def test_another_host_is_judged_by_its_renewal(tmp_path: Path, pid: int) -> None
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"epoch":1}', b'{"epoch":"x","host":1}', b"\xff"])
 def test_a_torn_lease_is_none(tmp_path: Path, torn: bytes) -> None:
-    """The journal's segment is the fence; a lease that can't be read holds nobody back."""
+    """The claim of an epoch is the fence; a lease that can't be read holds nobody back."""
     path = tmp_path / "lease"
     path.write_bytes(torn)
     assert read_holder(str(path)) is None
