@@ -122,6 +122,8 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
             return f"checkpoint {decision.checkpoint} is no longer completed"
         if found.manifest_hash != decision.manifest_hash:
             return f"checkpoint {decision.checkpoint} has another manifest"
+    elif done := [c.id for c in s.view.checkpoints if c.phase is CheckpointPhase.COMPLETED]:
+        return f"{done[-1]} has been completed since: nothing is thrown away unseen"
     return None
 
 
@@ -294,7 +296,7 @@ def _brought_back(s: Situation, incident: Incident) -> tuple[str, ...]:
 def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:
     """The ladder; with `give_up`, what could not be judged in time is passed over (and never deleted)."""
     assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
-    excluded = {r.id: r.why for r in s.history.unfit} | _off_lineage(s)
+    excluded = {r.id: r.why for r in s.history.unfit} | _off_lineage(s) | _tainted(s)
     if give_up:
         late = [c for c in s.view.checkpoints if c.phase in ladder.MAY_STILL_COMPLETE]
         excluded |= {c.id: f"could not be judged within {s.rules.checkpoint.seal_s:.0f} s" for c in late}
@@ -310,6 +312,17 @@ def _off_lineage(s: Situation) -> dict[str, str]:
         if behind:
             off[one.id] = f"attempt {behind[0].number} went back to step {behind[0].start_step}"
     return off
+
+
+def _tainted(s: Situation) -> dict[str, str]:
+    """Saves that the attempt made after its loss was no longer finite: what is in them nobody knows. A person may choose one."""
+    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    incident = s.own_incident
+    step = incident.diagnosis.step if incident and incident.diagnosis else None
+    if incident is None or step is None or incident.fault is not FaultClass.NON_FINITE:
+        return {}
+    why = f"saved after the loss of step {step} was not finite"
+    return {c.id: why for c in s.view.checkpoints if c.attempt == incident.attempt and c.step >= step}
 
 
 def _recover(

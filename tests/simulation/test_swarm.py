@@ -7,7 +7,7 @@ import pytest
 from supervisor.bench.swarm import FAULTS, draw, swarm_one
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, 200, 10))
 def test_ten_seeds(first: int) -> None:
     bad = {seed: why for seed in range(first, first + 10) if (why := swarm_one(seed).why())}
     assert bad == {}

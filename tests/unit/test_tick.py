@@ -841,3 +841,33 @@ def test_the_store_is_read_again_after_the_end_before_anything_is_chosen() -> No
     scene.store(save(44))
     scene.settle()
     assert scene.history.attempt.checkpoint == save_id(44)  # type: ignore[union-attr]
+
+
+def test_saves_after_a_loss_that_was_not_finite_are_no_way_back() -> None:
+    """The ranks go on after a NaN and save; what is in that save nobody knows. The one before is the way back."""
+    scene = training(APPROVE)
+    scene.step(47)
+    scene.store(save(46))
+    scene.change(non_finite=row(45))
+    scene.settle()
+    plan = scene.history.decision
+    assert isinstance(plan, Recover)
+    assert plan.checkpoint == save_id(40)
+    assert [(r.id, r.why) for r in plan.rejected] == [(save_id(46), "saved after the loss of step 45 was not finite")]
+
+
+def test_a_plan_from_nothing_is_withdrawn_when_a_save_is_completed() -> None:
+    """The simulated world found it (seed 170): a stalled plan waited for a person while the ranks saved on."""
+    scene = training(APPROVE)
+    scene.view = replace(scene.view, checkpoints=())
+    scene.history = replace(scene.history, completed=())
+    scene.change(non_finite=row(45))
+    scene.settle()
+    before = scene.history.decision_digest
+    assert isinstance(scene.history.decision, Recover)
+    assert scene.history.decision.checkpoint is None
+    scene.store(save(50))
+    turn = scene.settle()
+    assert scene.history.decision_digest != before
+    assert isinstance(turn.decision, Halt)
+    assert "saved after the loss of step 45 was not finite" in turn.decision.seen
