@@ -27,6 +27,7 @@ from supervisor.agent.board import Board
 from supervisor.agent.endings import read_endings
 from supervisor.agent.follow import Follower, ranks_here
 from supervisor.agent.pids import is_still, read_pids
+from supervisor.agent.place import attempt_dir
 from supervisor.agent.stacks import Target, find_py_spy, keep_evidence
 from supervisor.agent.sweep import sweep
 from supervisor.agent.uplink import Message, Uplink
@@ -58,7 +59,7 @@ class Agent:
         self._attempt = 0
         self._beat_s = 2.0
         self._swept = 0  # the attempt of the newest sweep, so that an older one falls silent
-        self._board = Board()
+        self._board = Board(self._is_launched)
         self._watched: list[str] = []
         self._found: deque[Message] = deque(maxlen=_FOUND)
         self._follower = Follower(run_dir, node, poll_s, self._board.speaks)
@@ -191,6 +192,12 @@ class Agent:
             except (ValueError, RecursionError):
                 continue
             self._hear(message)
+
+    def _is_launched(self, attempt: int) -> bool:
+        """Has the controller told of this attempt, or left its map? A rank may be quicker than the controller's word."""
+        return attempt <= self._attempt or os.path.exists(
+            os.path.join(attempt_dir(self._run_dir, attempt), "launch.json")
+        )
 
     def _hear(self, message: object) -> None:
         """Note one message of a rank, and pass it on when it can't wait for the beat."""

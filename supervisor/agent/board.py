@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
@@ -28,9 +29,13 @@ class _Rank:
 
 
 class Board:
-    """One entry a rank, of the newest attempt that it has spoken for."""
+    """One entry a rank, of the newest attempt that it has spoken for.
 
-    def __init__(self) -> None:
+    `launched`: was there such an attempt? One word for an attempt that never was would make the rank unheard from then on.
+    """
+
+    def __init__(self, launched: Callable[[int], bool] = lambda _: True) -> None:
+        self._launched = launched
         self._ranks: dict[int, _Rank] = {}
         self.dropped = 0  # what the ranks say they could not send
         self.refused = 0  # messages that made no sense, or came from an attempt that is over
@@ -44,7 +49,7 @@ class Board:
             return self._refuse()
         known = self._ranks.get(rank)
         if known is None or attempt > known.attempt:
-            if known is None and len(self._ranks) >= _MOST:
+            if (known is None and len(self._ranks) >= _MOST) or not self._launched(attempt):
                 return self._refuse()
             known = self._ranks[rank] = _Rank(attempt, "start-up", -1, now)
         elif attempt < known.attempt:

@@ -20,6 +20,16 @@ def test_what_is_passed_on_at_once():
     assert board.refused == 2
 
 
+def test_a_word_for_an_attempt_that_never_was_does_not_make_a_rank_unheard():
+    board = Board(launched=lambda attempt: attempt <= 2)
+    assert board.take(said("hello"), 0.0)
+    assert not board.take(said("done", attempt=99), 0.0)
+    assert board.take(said("hello", attempt=2), 0.0)
+    assert not board.take(said("hello", rank=1, attempt=99), 0.0)
+    assert [row[:2] for row in board.rows(0.0)] == [[0, 2]]
+    assert board.refused == 2
+
+
 def test_idle_time_runs_from_the_last_move():
     board = Board()
     board.take(said("step", step=1), 10.0)
