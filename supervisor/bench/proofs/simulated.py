@@ -11,8 +11,6 @@ from supervisor.bench.simulate import every, killed_at_each, quiet, tell
 from supervisor.bench.telling import judge
 
 SEEDS = 1_000
-APPROVE_STEP = 4
-"""In mode approve each fourth boundary is taken: most are the same as in auto."""
 _SHOWN = 3
 
 
@@ -52,7 +50,7 @@ def _killed(what: tuple[str, str]) -> tuple[int, list[str]]:
     quiet()
     name, mode = what
     count, bad = 0, []
-    for point, outcome in killed_at_each(every()[name], mode=mode, step=1 if mode == "auto" else APPROVE_STEP):
+    for point, outcome in killed_at_each(every()[name], mode=mode):
         count += 1
         if not outcome.good:
             bad.append(f"at {point}: {'; '.join(outcome.why()[:2])}")

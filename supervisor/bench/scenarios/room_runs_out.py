@@ -8,14 +8,14 @@ from supervisor.bench.world.job import Job
 STORY = {
     "given": Given(job=Job(save_every=30)),
     "when": (
-        at("09:30", room_left(1.05)),
-        at("10:10", room_left(50)),
-        at("10:40", room_left(0.5)),
+        at("09:04", room_left(1.05)),
+        at("09:08", room_left(50)),
+        at("09:12", room_left(0.5)),
     ),
     "then": (
         told(Reason.NO_ROOM, 1),
         incidents(0),
         attempts(1),
     ),
-    "until": "11:10",
+    "until": "09:16",
 }
