@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from supervisor.evidence.iterations import Iteration, read_iteration
-from supervisor.evidence.scan import Match, scan
+from supervisor.evidence.scan import Match, Scanner
 from supervisor.evidence.stamps import read_stamp, with_year
 from supervisor.evidence.tail import Follows, Line, Tail, follow
 
@@ -76,6 +76,7 @@ class Follower:
         self._speaks = speaks
         self._attempt = 0
         self._followed: dict[str, _Followed] = {}
+        self._scanner = Scanner()
         self._placed = False
         self.ranks: tuple[int, ...] = ()  # of this node in this attempt, once that is known
         self._began = 0.0  # wall seconds, by this machine: when the attempt was launched
@@ -151,7 +152,7 @@ class Follower:
         return {**message, "non_finite": True} if row.non_finite else message
 
     def _finding(self, followed: _Followed, line: Line, wall: float, monotonic: float) -> dict[str, Any] | None:
-        match = scan(line.text)
+        match = self._scanner.scan(line.text)
         if match is None or match.role == "benign" or match.kind.startswith(_UNTOLD) or match.kind == "finished":
             return None
         key = (followed.rank, match.kind)

@@ -6,6 +6,7 @@ import json
 import random
 import re
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,21 @@ def test_readers_of_one_line_never_raise(text):
 @given(data=st.lists(LINES, max_size=30).map(b"\n".join))
 def test_both_engines_give_the_same_answers(data):
     assert {hit % 4096 for hit in SHARED.scan(data)} == {hit % 4096 for hit in SLOW.scan(data)}
+
+
+@pytest.mark.parametrize("row", table(), ids=lambda row: row.kind)
+def test_the_engine_looks_for_all_that_a_pattern_fits(row):
+    """Else a line would mean one thing to an agent and nothing to `relight diagnose`."""
+    find = re.compile(row.find, (0 if row.case else re.IGNORECASE) | re.MULTILINE)
+    ascii_only = re.compile(row.pattern.pattern, re.ASCII | (row.pattern.flags & re.IGNORECASE))
+
+    @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+    @given(text=st.from_regex(ascii_only, fullmatch=True))
+    def holds(text):
+        line = text.replace("\n", " ")
+        assert row.pattern.search(line) is None or find.search(line) is not None
+
+    holds()
 
 
 @QUIET

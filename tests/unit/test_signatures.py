@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.evidence.engine import ROWS_AT_MOST, Hyperscan, Regular
-from supervisor.evidence.scan import clean, scan
+from supervisor.evidence.scan import Scanner, clean, scan
 from supervisor.evidence.table import read_table, table, with_site
 
 ROWS = table()
@@ -132,3 +132,30 @@ def test_colours_and_controls_go(raw, shown):
 def test_wordings_in_use(line, category, role):
     match = scan(line)
     assert (match and match.category, match and match.role) == (category, role)
+
+
+def test_lines_one_by_one_mean_the_same_before_and_after_the_engine_starts():
+    pytest.importorskip("hyperscan")
+    slow, quick = Scanner(), Scanner(worth=0)
+    for row in ROWS:
+        for line in (
+            row.example,
+            f"\x1b[31m{row.example}\x1b[0m",
+            f"3: {row.example}",
+            row.example[: len(row.example) // 2],
+        ):
+            assert quick.scan(line) == slow.scan(line) == scan(line)
+    blind = Scanner(rows=[row for row in ROWS if row.kind != "cuda-ecc"], worth=0)
+    assert blind.scan("CUDA error: uncorrectable ECC error encountered") != quick.scan(
+        "CUDA error: uncorrectable ECC error encountered"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 4096, "NVRM: " * 700, "error: " * 600, "[[[[" * 1000, "0:" * 2000, "a.b-" * 1000]
+)
+def test_no_pattern_takes_its_time_over_a_hostile_line(text):
+    """Counted in steps of the engine's own making: a pattern that backtracks over 4 kB would need minutes here."""
+    for row in ROWS:
+        for _ in range(3):
+            row.pattern.search(text)
