@@ -266,6 +266,8 @@ def _sizes(
     if each is None and len(places.nodes) == 1 and places.whole:
         each = seen
     places.per_node = each
+    if each and seen and each * len(places.nodes) < seen:
+        places.whole = False  # there are more ranks than these nodes hold: some node is not known
     if places.world is None and each and places.whole and (seen is None or seen <= each * len(places.nodes)):
         places.world = each * len(places.nodes)
     places.world = places.world or seen

@@ -26,6 +26,9 @@ KEPT: Final = {"root": 200, "cascade": 40, "context": 40, "benign": 8}
 SPEAKERS: Final = 8192
 """Speakers whose first line of one kind is kept beyond KEPT, of roots and of those cascades that tell who waits."""
 
+SPEAKER: Final = 20
+"""Bytes at the start of a line that tell its speaker from others: a label, or host and process."""
+
 MARKS: Final = 24
 FEW_MARKS: Final = 6
 """Step lines kept from the start and from the end of a file; the smaller number where thousands of files are read."""
@@ -161,7 +164,7 @@ class _Work:
             if row in full:
                 # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
                 begin = data.rfind(b"\n", 0, end - 1) + 1
-                if full[row] or (row, data[begin : begin + 12]) in met:
+                if full[row] or (row, data[begin : begin + SPEAKER]) in met:
                     skipped[row] += 1
                     continue
             if ends:
@@ -221,10 +224,11 @@ class _Work:
             self.full[row] = True
             return
         told = signature.role == "root" or (signature.role == "cascade" and signature.grade >= 2)
-        if told and len(self.met) < SPEAKERS:
-            self.met.add((row, data[start : start + 12]))
+        told = told or signature.kind in ("layout-nccl", "layout-address")
+        if told:
+            self.met.add((row, data[start : start + SPEAKER]))
         if self.kept[row] >= KEPT[signature.role] and (told or signature.role in ("cascade", "benign")):
-            self.full[row] = not told or len(self.met) >= SPEAKERS
+            self.full[row] = not told or self.kept[row] >= SPEAKERS
         label = read_label(text)
         if label == Label() and (data.find(b"\r", start, stop) >= 0):
             label = read_label(clean(data[start : min(stop, start + 300)].decode("utf-8", "replace")))
@@ -275,6 +279,8 @@ class _Work:
     def close(self) -> None:
         """The file is at its end."""
         out = self.out
+        if any(count >= SPEAKERS for count in self.kept.values()):
+            out.problem = out.problem or f"more than {SPEAKERS} speakers of one kind; the rest is only counted"
         for row, count in self.skipped.items():
             out.counts[self.rows[row].kind] += count
         for late in self.late.values():

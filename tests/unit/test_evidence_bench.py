@@ -9,9 +9,9 @@ from supervisor.bench.logs import PER_NODE, RANKS, Shape, make
 from supervisor.evidence.folder import as_json, diagnose_folder
 
 
-@pytest.mark.parametrize(("dense", "guilty"), [(False, 3338), (True, 17)])
-def test_the_guilty_rank_among_5120(tmp_path, dense, guilty):
-    make(str(tmp_path), Shape(4_000_000, 4, dense, guilty))
+@pytest.mark.parametrize(("files", "dense", "guilty"), [(4, False, 3338), (1, True, 17)])
+def test_the_guilty_rank_among_5120(tmp_path, files, dense, guilty):
+    make(str(tmp_path), Shape(4_000_000, files, dense, guilty))
     got = as_json(diagnose_folder(str(tmp_path), reader=READER))
     assert (got["first_error"]["rank"], got["first_error"]["node"]) == (guilty, f"n{guilty // PER_NODE:04d}")
     assert f"{RANKS - 1} ranks" in got["cascade"]
