@@ -26,6 +26,9 @@ EXPLAINED_WITHIN_S: Final = 600.0
 
 SUSPECT: Final = ("hardware.", "performance.straggler")
 EVERYWHERE: Final = frozenset({"software.env", "config"})
+OF_A_KIND: Final = 100
+"""Causes of one kind that are compared with each other; comparing is done pair by pair."""
+
 MANY_NODES: Final = 4
 """More nodes than this with the same fault at the same time are no longer suspects: what they share is."""
 
@@ -34,7 +37,7 @@ def judge(case: Case) -> Verdict:
     """The verdict on a case."""
     live = [clue for clue in case.clues if clue.role != "benign"]
     roots = [clue for clue in live if clue.role == "root" and not clue.survived]
-    strong = [clue for clue in roots if clue.grade >= 2]
+    strong = _fewer([clue for clue in roots if clue.grade >= 2])
     if done := finished(case, strong):
         return done
     ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind != "node-failure"]
@@ -47,6 +50,22 @@ def judge(case: Case) -> Verdict:
     if inferred is not None:
         return inferred
     return weakest(case, roots, live, _explicit)
+
+
+def _fewer(causes: Sequence[Clue]) -> list[Clue]:
+    """Of each kind the earliest ones, and those that stand first in their files: thousands of ranks may say the same."""
+    kinds: dict[str, list[Clue]] = {}
+    for clue in causes:
+        kinds.setdefault(clue.kind, []).append(clue)
+    kept: list[Clue] = []
+    for clues in kinds.values():
+        if len(clues) > OF_A_KIND:
+            early = sorted(clues, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.line))
+            high = sorted(clues, key=lambda c: (c.line, c.file))
+            both = {id(c): c for c in (*early[: OF_A_KIND // 2], *high[: OF_A_KIND // 2])}
+            clues = list(both.values())  # noqa: PLW2901 - the same list, only shorter
+        kept.extend(clues)
+    return kept
 
 
 def _before(causes: Iterable[Clue], end: Clue) -> bool:
@@ -165,6 +184,7 @@ def _rank_that_saw_it(first: Clue, live: Sequence[Clue]) -> int | None:
         if c.role == "root" and c.rank is not None and c.node == first.node and c.grade in (2, 3)
         if c.category.startswith("hardware.") or c.kind in GPU_SYMPTOMS
     ]
+    saw = _fewer(saw)
     early = {c.rank for c in saw if not any(o.rank != c.rank and surely_before(o, c) for o in saw)}
     return early.pop() if len(early) == 1 else None
 
