@@ -36,10 +36,12 @@ def prove(work: Work) -> None:
 def survive(work: Work, when: str, kind: str, number: int, calm: str) -> None:
     """A run of two ranks that loses one (a whole node, for `bar`), and its controller once.
 
-    The rank ends by itself at step 10: nobody can be late for it while no controller tells the steps.
+    The rank ends by itself at step 10: nobody can be late for it while no controller tells the steps. For `stop` it hangs:
+    of two ranks the other one ends with it, and nothing would be left to stop.
     """
     what = f"{when} {kind} {number}"
-    fault = () if kind == "bar" else ("--fail", "exit3@10:1", "--fail-once", work.path(f"fired {what}"))
+    how = "hang" if kind == "stop" else "exit3"
+    fault = () if kind == "bar" else ("--fail", f"{how}@10:1", "--fail-once", work.path(f"fired {what}"))
     with running(work, what.replace(" ", "-"), with_extra(SMALL, *fault), crash=(when, kind, number)) as run:
         if kind == "bar":
             run.wait_step(8)
