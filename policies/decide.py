@@ -157,7 +157,8 @@ def start(s: Situation) -> Decision | None:
 
 
 def _all_clean(s: Situation) -> bool:
-    return s.shown is not None and s.shown.ended_well(s.layout.world)
+    """Has the training ended? Ranks that were asked to stop end well too: when the run goes on, that is no end."""
+    return s.shown is not None and s.shown.number != s.history.reopened and s.shown.ended_well(s.layout.world)
 
 
 def finish(s: Situation) -> Decision | None:

@@ -51,11 +51,14 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     return Parts(run, settings, rules, cluster, store)
 
 
-def supervise(parts: Parts) -> int:
-    """Run one epoch; the exit code. Raises UserError when another controller is at work."""
+def supervise(parts: Parts, stop_asked: str = "") -> int:
+    """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began.
+
+    Raises UserError when another controller is at work, or the checkpoint store can't be made.
+    """
     try:
         controller = Controller(parts)
-        return asyncio.run(controller.run())
+        return asyncio.run(controller.run(stop_asked))
     except (LeaseHeldError, FencedError) as error:
         raise UserError(str(error), FENCED_EXIT) from None
     except JournalDamagedError as error:

@@ -19,6 +19,7 @@ from policies.rules import Rules
 from slurm.cluster import Cluster
 from supervisor.attempt_files import RunFiles
 from supervisor.desk import FileDesk
+from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.journal.journal import Journal
 from supervisor.journal.lease import STALE_S, Lease
@@ -68,8 +69,11 @@ class Controller:
         self._closing = False
         self._broken: BaseException | None = None
 
-    async def run(self) -> int:
-        """Supervise until the run ends or halts; the exit code of `relight run`."""
+    async def run(self, stop_asked: str = "") -> int:
+        """Supervise until the run ends or halts; the exit code of `relight run`. Raises UserError where no store can be.
+
+        `stop_asked`: who asked for a planned stop before this epoch began; empty when nobody has.
+        """
         self._events = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         parts, run = self.parts, self.parts.run
@@ -77,11 +81,12 @@ class Controller:
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
         self.world = World(parts.cluster, parts.store, hub, files)
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock())
+        self.loop.stop_asked_by = stop_asked or None
         for number in (signal.SIGTERM, signal.SIGINT):
             self._events.add_signal_handler(number, self._ask_stop, number.name)
         run.write_endpoint("127.0.0.1", await hub.start(), self.journal.epoch)
         if self.journal.epoch == 1:
-            parts.store.create()  # one that can't be made is told at once; one that is away later is waited for
+            self._make_store()  # one that can't be made is told at once; one that is away later is waited for
         parts.cluster.on_change(lambda: self.look_again("cluster"))
         for part in ("cluster", "store"):
             self._read(part)
@@ -104,6 +109,14 @@ class Controller:
             files.close()
             await asyncio.to_thread(self._workers.shutdown)
             self.journal.close()
+
+    def _make_store(self) -> None:
+        """Raises UserError."""
+        try:
+            self.parts.store.create()
+        except OSError as error:
+            root = self.parts.settings.checkpoints.dir or self.parts.run.path("checkpoints")
+            raise UserError(f"{root}: the checkpoint store can't be made: {error.strerror}") from None
 
     def _scene(self, hub: Hub, files: RunFiles) -> Scene:
         parts = self.parts

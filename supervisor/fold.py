@@ -259,7 +259,8 @@ def fold(history: History, stamped: Stamped) -> History:
         case Ended():
             return replace(history, ended=entry.how)
         case Reopened():
-            return replace(history, ended=None, stop_asked=None)
+            reopened = history.attempt.number if history.attempt else 0
+            return replace(history, ended=None, stop_asked=None, reopened=reopened)
         case NodeReturned():
             back = (
                 replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars

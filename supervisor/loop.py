@@ -19,6 +19,7 @@ from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects
+from supervisor.plan import held_until
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
@@ -194,8 +195,7 @@ class Loop:
         self._log.info(f"decision {_name(decision)}", reason=decision.reason.value, mode=self.history.mode, **more)
 
     def _hold_until(self) -> float:
-        halted = self.history.halted
-        return float("inf") if halted is None else halted.at + self.scene.rules.hold_s
+        return held_until(self.history, self.scene.rules)
 
     def _exit(self, decision: Decision, now: float) -> int | None:
         """The exit code when all is done that was to be done."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from supervisor.errors import OWN_FAULT_EXIT
@@ -19,11 +20,19 @@ FINAL = frozenset({0, 2, 4, 93})
 """Exit codes that are an answer, not an accident: done, bad usage, refused, halted."""
 
 
-def keep(argv: list[str]) -> int:
-    """Run `argv` until it ends with an answer. Signals go to the child, which asks the ranks to save and stop."""
+def keep(argv: Callable[[str], list[str]]) -> int:
+    """Run a child until it ends with an answer. Signals go to the child, which asks the ranks to save and stop.
+
+    `argv(stop)` is its command line; `stop` names the signal by which a stop was asked for before it began, or is empty:
+    a child that was still starting has died of the signal, and the next one must know.
+    """
     child: subprocess.Popen[bytes] | None = None
+    stop = ""
 
     def forward(number: int, _frame: FrameType | None) -> None:
+        nonlocal stop
+        if number != signal.SIGHUP:
+            stop = signal.Signals(number).name
         if child is not None and child.poll() is None:
             child.send_signal(number)
 
@@ -32,7 +41,10 @@ def keep(argv: list[str]) -> int:
     starts: list[float] = []
     while True:
         starts = [s for s in starts if time.monotonic() - s < WINDOW_S] + [time.monotonic()]
-        child = subprocess.Popen(argv)
+        knows = stop
+        child = subprocess.Popen(argv(knows))
+        if stop != knows:  # the signal came while there was nobody to send it to
+            child.terminate()
         code = child.wait()
         if code in FINAL:
             return code

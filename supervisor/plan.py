@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from policies.facts import (
     UNKNOWN,
     CheckpointPhase,
@@ -111,11 +113,20 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     return tuple(steps)
 
 
+def held_until(history: History, rules: Rules) -> float:
+    """Until when (wall seconds) a run that has halted holds its nodes, so that a person can look at them.
+
+    Whoever asks it to stop has looked, or the allocation ends: then nothing is held. Infinite when nothing is halted.
+    """
+    if history.halted is None:
+        return inf
+    return history.halted.at + (0.0 if history.stop_asked else rules.hold_s)
+
+
 def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Action]:
-    """A run that has halted holds its nodes for a while, so that a person can look at them; then they go."""
-    halted, attempt = history.halted, history.attempt
+    attempt = history.attempt
     down = attempt is None or attempt.closed_at is not None
-    over = halted is not None and down and now >= halted.at + rules.hold_s
+    over = history.halted is not None and down and now >= held_until(history, rules)
     return [actions.Release()] if over and not view.released else []
 
 

@@ -27,7 +27,12 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     """Read, check and freeze. Raises UserError."""
     path = wishes.config or ("relight.toml" if os.path.exists("relight.toml") else None)
     settings = read_settings(path) if path else Settings()
-    changes: dict[str, object] = {"command": wishes.command or settings.command, "cwd": settings.cwd or os.getcwd()}
+    # Absolute: the ranks, and whoever takes the run over, may stand in another folder.
+    cwd = os.path.abspath(settings.cwd or os.getcwd())
+    changes: dict[str, object] = {"command": wishes.command or settings.command, "cwd": cwd}
+    if settings.checkpoints.dir:
+        absolute = os.path.abspath(settings.checkpoints.dir)
+        changes["checkpoints"] = settings.checkpoints.model_copy(update={"dir": absolute})
     if wishes.cluster:
         changes["cluster"] = settings.cluster.model_copy(update={"kind": wishes.cluster})
     if wishes.profile:
@@ -35,6 +40,8 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     settings = settings.model_copy(update=changes)
     if not settings.command:
         raise UserError("no command: give it after --, or as `command` in relight.toml")
+    if not os.path.isdir(cwd):
+        raise UserError(f"cwd = {cwd!r}: there is no such folder")
     rules = load_profile(settings.run.profile)
     run = RunDir(os.path.abspath(wishes.run_dir or os.path.join("relight-runs", settings.run.name)))
     run.create()

@@ -311,6 +311,8 @@ def _ended(book: Notebook, view: View, layout: Layout) -> None:
     incident = history.incident
     if history.halted or (incident is not None and incident.attempt == attempt.number):
         return
+    if attempt.number == history.reopened:
+        return  # it was stopped as planned, and the run goes on
     if not shown.ended_well(layout.world) or (view.store_as_of or 0.0) < attempt.closed_at:
         return
     if any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints):

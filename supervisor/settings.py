@@ -14,6 +14,8 @@ from supervisor.errors import UserError
 from supervisor.toml_files import check, line_of, read_toml
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -70,8 +72,8 @@ class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     notify: NotifySettings = NotifySettings()
-    env: dict[str, str] = Field(default_factory=dict)
-    command: tuple[str, ...] = ()
+    env: dict[Variable, Word] = Field(default_factory=dict)
+    command: tuple[Word, ...] = ()
     cwd: str = ""
 
     def shape(self) -> Layout:
@@ -106,6 +108,11 @@ def freeze(run_dir: str, settings: Settings) -> Settings:
     if create_whole(path, data):
         return settings
     before = frozen(run_dir)
+    if before.run.name != settings.run.name:  # the cluster knows what runs by this name
+        raise UserError(
+            f"run.name has changed since this run began ({before.run.name} -> {settings.run.name}): a run keeps its name. "
+            "Put it back, or start another run (another --run-dir)",
+        )
     for what in ("layout", "cluster"):
         old, new = getattr(before, what), getattr(settings, what)
         if old != new:

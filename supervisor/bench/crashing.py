@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     when, kind, number, *rest = argv
     if rest[0] != "--epoch-only":
         return parent.keep(
-            [sys.executable, "-m", "supervisor.bench.crashing", when, kind, number, "--epoch-only", *rest]
+            lambda _: [sys.executable, "-m", "supervisor.bench.crashing", when, kind, number, "--epoch-only", *rest]
         )
     config, run_dir, _, *command = rest[1:]
     run, settings, rules = prepare(Wishes(None, config, None, run_dir, tuple(command)))

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 import click
+from pydantic import ValidationError
 
 from policies.facts import History, Spans
 from supervisor.errors import OWN_FAULT_EXIT, UserError
@@ -102,19 +103,26 @@ def ask(
     keep_nodes: tuple[str, ...] = (),
     skip_samples: Spans = (),
 ) -> int:
-    """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3."""
-    request = Request(
-        id=requests.new_id(seen.now),
-        what=what,
-        who=who(),
-        at=seen.now,
-        digest=digest,
-        why=why,
-        checkpoint=checkpoint,
-        spares=spares,
-        keep_nodes=keep_nodes,
-        skip_samples=skip_samples,
-    )
+    """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3.
+
+    Raises UserError for what no controller would read.
+    """
+    try:
+        request = Request(
+            id=requests.new_id(seen.now),
+            what=what,
+            who=who(),
+            at=seen.now,
+            digest=digest,
+            why=why,
+            checkpoint=checkpoint,
+            spares=spares,
+            keep_nodes=keep_nodes,
+            skip_samples=skip_samples,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{first['loc'][0]} = {str(first['input'])[:80]!r}: {first['msg']}") from None
     requests.file(seen.run.root, request)
     if not seen.alive:
         click.echo(f"filed; no controller of {seen.history.run} is alive: the next one answers it")

@@ -24,6 +24,7 @@ RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. SIGTERM or Ctrl-C asks the ranks to s
 @click.option("--profile", help="What is tolerated: auto, approve, observe, or a path. Overrides the settings.")
 @click.option("--run-dir", type=click.Path(), help="Default: ./relight-runs/NAME.")
 @click.option("--epoch-only", is_flag=True, hidden=True, help="One controller, without the parent that restarts it.")
+@click.option("--stop-asked", default="", hidden=True, help="A stop was asked for before this controller began.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(
     cluster: str | None,
@@ -31,6 +32,7 @@ def command(
     profile: str | None,
     run_dir: str | None,
     epoch_only: bool,
+    stop_asked: str,
     command_line: tuple[str, ...],
 ) -> int:
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
@@ -39,6 +41,7 @@ def command(
 
     prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
     if not epoch_only:
-        return parent.keep([sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only", *sys.argv[2:]])
+        own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
+        return parent.keep(lambda stop: [*own, *(("--stop-asked", stop) if stop else ()), *sys.argv[2:]])
     app.log_to_stderr()
-    return app.supervise(app.build(*prepared))
+    return app.supervise(app.build(*prepared), stop_asked)

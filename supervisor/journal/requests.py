@@ -100,7 +100,7 @@ def pending(run_dir: str) -> list[Request]:
             found.append(request)
         else:
             os.makedirs(os.path.join(folder, "bad"), mode=0o700, exist_ok=True)
-            os.replace(path, os.path.join(folder, "bad", f"{secrets.token_hex(4)}-{name}"))
+            os.replace(path, os.path.join(folder, "bad", f"{secrets.token_hex(4)}-{name[-100:]}"))
     return found
 
 

@@ -95,6 +95,12 @@ def test_the_same_name_may_be_bad_twice(run: str) -> None:
     assert len(os.listdir(os.path.join(run, "requests", "bad"))) == 2
 
 
+def test_a_name_of_full_length_is_set_aside(run: str) -> None:
+    put(run, b"{", "z" * 250 + ".json")
+    assert requests.pending(run) == []
+    assert len(os.listdir(os.path.join(run, "requests", "bad"))) == 1
+
+
 def test_other_names_are_left_alone(run: str) -> None:
     put(run, b"half", f"{ID}.json.77.aa.tmp")
     assert requests.pending(run) == []

@@ -119,6 +119,30 @@ def test_the_first_start_freezes_and_a_changed_layout_is_refused(tmp_path: Path)
     assert frozen(str(tmp_path)) == first
 
 
+def test_a_changed_name_is_refused(tmp_path: Path) -> None:
+    """The cluster shows what runs by the name of the run: under another one it would not be found, nor stopped."""
+    freeze(str(tmp_path), Settings())
+    with pytest.raises(UserError, match=r"run.name has changed since this run began \(run -> other\)"):
+        freeze(str(tmp_path), Settings.model_validate({"run": {"name": "other"}}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[env]\n"A=B" = "x"\n', '[env]\nA = "x\\u0000y"\n', 'command = ["a\\u0000b"]\n', 'cwd = "/dev/null/nowhere"\n'],
+)
+def test_what_no_process_could_be_started_with_is_refused_at_once(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(UserError):
+        prepare(Wishes(None, path, None, str(tmp_path / "run"), ("true",)))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_store_beside_us_is_meant_wherever_the_ranks_stand(tmp_path: Path) -> None:
+    path = write(tmp_path, 'cwd = "/"\n[checkpoints]\ndir = "store"\n')
+    _, settings, _ = prepare(Wishes(None, path, None, str(tmp_path / "run"), ("true",)))
+    assert settings.checkpoints.dir == str(Path.cwd() / "store")
+
+
 def test_what_is_not_fixed_may_change(tmp_path: Path) -> None:
     freeze(str(tmp_path), Settings())
     other = Settings.model_validate({"run": {"profile": "auto"}, "command": ["python", "x.py"]})

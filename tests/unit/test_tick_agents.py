@@ -7,7 +7,7 @@ from builders import APPROVE, AUTO, Scene, training
 
 from policies.facts import Halt, Recover
 from policies.rules import Rules
-from supervisor.journal.entries import Approved, Refused, Resumed
+from supervisor.journal.entries import Approved, Refused, Resumed, StopAsked
 from supervisor.remember import AGENTS_TELL_S
 from supervisor.tick import AGENTS_WAIT_S
 
@@ -79,6 +79,18 @@ def test_an_agent_that_never_comes_does_not_keep_an_attempt_open() -> None:
     scene.wait(AGENTS_TELL_S)
     scene.settle()
     assert scene.history.attempt.closed_at is not None
+
+
+def test_who_asks_a_halted_run_to_stop_does_not_wait_for_the_hold() -> None:
+    """Ctrl-C, or the end of the allocation: nobody looks at the nodes any more."""
+    scene = training(Rules.model_validate({**AUTO.model_dump(), "hold_s": 7200.0}))
+    scene.lose("n1", "n2")
+    scene.settle()
+    assert "release" not in scene.kinds()
+    scene.say(StopAsked("SIGTERM"))
+    scene.settle()
+    assert scene.kinds()[-1] == "release"
+    assert scene.history.halted is not None
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 600.0])
