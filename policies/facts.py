@@ -517,9 +517,7 @@ class History:
     halted: Halted | None = None
     stop_asked: str | None = None  # who asked for a planned stop
     ended: str | None = None  # finished or stopped as planned
-    reopened: int = (
-        0  # the attempt that was stopped as planned before the run went on: its clean end is not that of the training
-    )
+    reopened: int = 0  # the attempt stopped as planned before the run went on: its clean end is no end of the training
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
     told: frozenset[str] = frozenset()  # notices already sent

@@ -48,9 +48,19 @@ def alive(pid: int, start_ticks: int) -> bool:
 
 
 def members(session: int) -> list[Process]:
-    """Every living process of a session."""
-    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return [process for process in found if process is not None and process.session == session]
+    """Every living process of a session, and what they have started in sessions of its own (`setsid`, a daemon)."""
+    looks = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    found = {process.pid: process for process in looks if process is not None}
+    children: dict[int, list[Process]] = {}
+    for process in found.values():
+        children.setdefault(process.parent, []).append(process)
+    ours = {pid: process for pid, process in found.items() if process.session == session}
+    fresh = list(ours)
+    while fresh:
+        begun = [child for child in children.get(fresh.pop(), ()) if child.pid not in ours]
+        ours |= {child.pid: child for child in begun}
+        fresh += [child.pid for child in begun]
+    return list(ours.values())
 
 
 def environment(pid: int) -> dict[str, str]:

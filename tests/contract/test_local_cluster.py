@@ -145,10 +145,11 @@ def test_the_same_name_starts_once(world):
     assert not world.view().steps["demo.a0001.e1"].running
 
 
-def test_stop_reaches_children_that_left_their_group(world):
+@pytest.mark.parametrize("leaves", ["os.setpgid(0, 0)", "os.setsid()", "os.setsid()\n if os.fork(): os._exit(0)"])
+def test_stop_reaches_children_that_left_their_group_or_session(world, leaves):
     text = (
         "import os,sys,time\n"
-        "if os.fork() == 0:\n os.setpgid(0, 0)\n print(os.getpid(), flush=True)\n"
+        f"if os.fork() == 0:\n {leaves}\n print(os.getpid(), flush=True)\n"
         " time.sleep(1000)\ntime.sleep(1000)"
     )
     world.run(python(text), hosts=("n000",))
@@ -160,8 +161,13 @@ def test_stop_reaches_children_that_left_their_group(world):
     assert processes.look(stray) is None
 
 
-def test_a_step_runs_until_its_leftovers_are_gone(world):
-    text = "import os,time\nchild = os.fork()\nprint(child, flush=True) if child else time.sleep(1000)"
+@pytest.mark.parametrize("leaves", ["", "os.setsid(); "])
+def test_a_step_runs_until_its_leftovers_are_gone(world, leaves):
+    text = (
+        "import os,time\nwait, tell = os.pipe()\nchild = os.fork()\n"
+        f"if child == 0: {leaves}os.write(tell, b'!'); time.sleep(1000)\n"
+        "os.read(wait, 1)\nprint(child, flush=True)"
+    )
     world.run(python(text), hosts=("n000",))
     world.done()
     assert processes.look(int(world.output())) is None
@@ -173,6 +179,14 @@ def test_a_kill_that_overtakes_the_launch_holds(world):
     world.cluster.launch(world.spec())
     assert world.cluster.probe("n000", WAIT_S)
     assert not world.tasks("n000")
+
+
+def test_a_release_ends_what_a_task_has_left_in_a_session_of_its_own(world):
+    text = "import os,time\nchild = os.fork()\nif child == 0: os.setsid(); print(os.getpid(), flush=True)\ntime.sleep(1000)"
+    world.run(python(text), hosts=("n000",))
+    world.until(lambda _: world.output().endswith("\n"))
+    world.cluster.release(1)
+    assert processes.look(int(world.output())) is None
 
 
 def test_a_lower_epoch_is_ignored(world):
