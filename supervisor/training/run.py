@@ -91,7 +91,10 @@ class Run:
         pp: int | None = None,
         dp: int | None = None,
     ) -> None:
-        """Say what was loaded, after the load and before the first step. `checkpoint` None: the one it was given."""
+        """Say what was loaded, after the load and before the first step. `checkpoint` None: the one it was given.
+
+        `tp`, `pp` and `dp` are needed here too: a rank that does not tell its place is not accepted.
+        """
         self._send(
             "loaded",
             {
@@ -181,7 +184,8 @@ class Run:
     ) -> str | None:
         """Write this rank's sidecar into the save's `directory` and return its path; None outside relight.
 
-        `files` are the names (relative to `directory`) and sizes in bytes of what this rank wrote. Raises OSError.
+        `directory` is a path, not relative to save_dir as in save_began(). `files` are the names (relative to
+        `directory`) and sizes in bytes of what this rank wrote. Raises OSError.
         """
         if not self.attached:
             return None
