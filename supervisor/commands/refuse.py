@@ -10,7 +10,7 @@ import click
 )
 @click.argument("run")
 @click.option("--plan", "digest", required=True, help="The plan's id, 6 characters or more of it.")
-@click.option("--because", "why", default="", help="Your reason; it is kept in the journal.")
+@click.option("--because", "why", default="", help="Your reason; it is kept in the journal. It has to be given.")
 def command(run: str, digest: str, why: str) -> int:
     """Say no to the open plan of RUN, with a reason. The run halts until `relight resume`."""
     from supervisor.commands.asking import ask, look, plan_id  # noqa: PLC0415

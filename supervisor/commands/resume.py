@@ -13,7 +13,7 @@ Examples:
   relight resume demo --skip-samples 4293000:4301192 --because "broken shard 17\"""",
 )
 @click.argument("run")
-@click.option("--because", "why", default="", help="Your reason; it is kept in the journal.")
+@click.option("--because", "why", default="", help="Your reason; it is kept in the journal. Needed for a halt.")
 @click.option(
     "--skip-samples", "skip", multiple=True, metavar="FIRST:END", help="Leave these samples out from here on."
 )
