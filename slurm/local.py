@@ -218,7 +218,7 @@ class LocalCluster:
         for node in self._nodes:
             file = self._file(node)
             if file is not None and not processes.alive(file.pid, file.start_ticks):
-                for path in (sockets.node_socket, sockets.agent_socket, sockets.warm_socket):
+                for path in (sockets.node_socket, sockets.agent_socket, sockets.agent_lock, sockets.warm_socket):
                     with suppress(FileNotFoundError):
                         os.unlink(path(self._sockets, node))
         with suppress(OSError):  # somebody still has a socket there, or it is gone already

@@ -57,6 +57,11 @@ def agent_socket(sockets: str, node: str) -> str:
     return f"{sockets}/agent-{node}.sock"
 
 
+def agent_lock(sockets: str, node: str) -> str:
+    """Whoever holds the lock of this file is the agent of the node."""
+    return f"{sockets}/agent-{node}.lock"
+
+
 def warm_socket(sockets: str, node: str) -> str:
     """Where the warm process of a node is asked for a rank."""
     return f"{sockets}/warm-{node}.sock"

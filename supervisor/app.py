@@ -58,8 +58,13 @@ def supervise(parts: Parts, stop_asked: str = "") -> int:
     """
     try:
         controller = Controller(parts)
-        return asyncio.run(controller.run(stop_asked))
+        code = asyncio.run(controller.run(stop_asked))
     except (LeaseHeldError, FencedError) as error:
         raise UserError(str(error), FENCED_EXIT) from None
     except JournalDamagedError as error:
         raise UserError(f"{parts.run.journal}: {error}. See: relight runbook journal-damaged", OWN_FAULT_EXIT) from None
+    if isinstance(
+        parts.cluster, LocalCluster
+    ):  # the nodes are let go; a controller that was fenced has nothing to take away
+        parts.cluster.close()
+    return code

@@ -22,7 +22,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from slurm.processes import look
-from slurm.sockets import agent_socket, make_socket_dir
+from slurm.sockets import agent_lock, agent_socket, make_socket_dir
 from supervisor.agent.board import Board
 from supervisor.agent.endings import read_endings
 from supervisor.agent.follow import Follower, ranks_here
@@ -301,7 +301,7 @@ def main(arguments: list[str]) -> int:
         return 2
     run_dir = os.path.abspath(arguments[0])
     sockets = make_socket_dir(run_dir)
-    if _lock(os.path.join(sockets, f"agent-{node}.lock")) is None:
+    if _lock(agent_lock(sockets, node)) is None:
         print(f"relight agent: another agent serves {node}", file=sys.stderr)
         return 0
 

@@ -306,6 +306,7 @@ def test_release_leaves_nothing_behind_not_even_what_is_frozen(world):
         for p in (localfiles.read_node(world.run_dir, n).pid, *[t.pid for t in world.tasks(n).values()])
     ]
     nodes.freeze_node(world.run_dir, "n001")
+    Path(sockets.agent_lock(sockets.socket_dir(world.run_dir), "n000")).touch()  # as its agent does
     cluster = LocalCluster(world.run_dir, NODES, release_deadline_s=0.5)
     cluster.release(1)
     assert [pid for pid in pids if processes.look(pid)] == []
