@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from policies import interval as saving
+from supervisor.errors import UserError
 
 SCHEMA: Final = 1
 _SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -92,6 +93,8 @@ def command(
         completion_delay = seen.delay if completion_delay is None else completion_delay
         if not as_json:
             click.echo(seen.text)
+    if run is not None and save_cost == 0:
+        raise UserError(f"{run}: a save blocked training for less than could be told; give --save-cost", 3)
     if save_cost is None or mtbf is None:
         raise click.UsageError("give --save-cost and --mtbf, or a RUN in which both were measured")
     completion_delay = completion_delay or 0.0

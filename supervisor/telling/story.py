@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from policies import agreement, ledger
-from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
+from policies.facts import INFRASTRUCTURE, CheckpointPhase, Counters, Halt, NodeState, Recover, Unknown, Wait
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
@@ -110,9 +110,21 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
         last = history.incidents[-1]
         lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
     lines += _next(history, now, known)
-    books = ledger_lines(history.books)
-    lines.append(books[0])
+    lines.append(ledger_lines(_books_by_now(history, view))[0])
     return "\n".join(lines) + "\n"
+
+
+def _books_by_now(history: History, view: View | None) -> Books:
+    """The books, with what the attempt that runs has computed so far; its own entry comes with its end."""
+    attempt, seen = history.attempt, view.attempt if view else None
+    if attempt is None or attempt.closed_at is not None or seen is None or seen.last_step is None:
+        return history.books
+    if seen.number != attempt.number or attempt.began is None:
+        return history.books
+    last = seen.last_step
+    return ledger.close_attempt(
+        history.books, attempt.began, Counters(last.step, last.samples, last.updates, last.skipped, last.lr)
+    )
 
 
 def _attempt_lines(history: History, seen: AttemptView | None, now: float, known: Known) -> list[str]:

@@ -10,11 +10,13 @@ from test_story_example import CST, DIGEST, at, nodes, ten_forty
 
 from policies.facts import (
     UNKNOWN,
+    Attempt,
     AttemptView,
     Books,
     CheckpointPhase,
     CheckpointState,
     Choice,
+    Counters,
     Diagnosis,
     FaultClass,
     Halt,
@@ -532,3 +534,13 @@ def test_the_json_of_an_empty_and_of_an_open_run_can_be_written():
         assert json.loads(json.dumps(to_json(one, None, known)))["schema"] == 1
     layout = Layout(tp=8, pp=8, dp=80, ranks_per_node=8)
     assert incident_story(open_plan(history), 12, Known(layout=layout)).startswith("Incident 12, day 10")
+
+
+def test_the_status_counts_what_the_running_attempt_has_computed() -> None:
+    """A newcomer saw "0 computed" at iteration 24: the books were closed only at the end of the attempt."""
+    began = Counters(0, 0, 0, 0, 0.1)
+    attempt = Attempt(1, ("n0",), None, 0, 10.0, None, accepted_at=11.0, began=began)
+    row = StepRow(1, 24, 192, 23, 1, 2.0, 0.1, 1.0, 0.1, 20.0)
+    view = View(nodes={}, checkpoints=(), attempt=AttemptView(1, running=True, frontier=24, last_step=row))
+    told = status_text(History(run="r", mode="auto", attempts=(attempt,)), view, 21.0)
+    assert "Updates: 23 computed" in told
