@@ -227,5 +227,7 @@ def _from_exits(exits: tuple[RankExit, ...], logged: list[Finding]) -> Diagnosis
     head = first[0]
     died = head.kind == "exit-signal"
     fault = FaultClass.RANK_DIED if died else FaultClass.RANK_FAILED
-    confidence = 0.9 if len(first) == 1 else 0.5
-    return Diagnosis(first, (), head.category, confidence=confidence, fault=fault)
+    # an end and the words before it, of one rank, are one event: the words say of what kind
+    words = next((f for f in first if not f.kind.startswith("exit-") and f.rank == head.rank), head)
+    confidence = 0.9 if len({f.rank for f in first}) == 1 else 0.5
+    return Diagnosis(first, (), words.category, confidence=confidence, fault=fault)

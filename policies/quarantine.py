@@ -110,7 +110,8 @@ def _odd_one_out(trouble: Trouble, history: History) -> ToBar:
 def _hit_again(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, history: History, now: float) -> ToBar:
     """The first time restarts in place; the same node twice within the budget's window is barred.
 
-    An attempt ends once, so incidents of earlier attempts are the other times.
+    An attempt ends once, so incidents of earlier attempts are the other times. An error of data or code that comes back with
+    its samples is no other time of the node.
     """
     node = _one_node(diagnosis, trouble)
     if node is None:
@@ -122,10 +123,18 @@ def _hit_again(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, hist
         and i.attempt < trouble.attempt
         and now - i.trouble.at < rules.budget.window_s
         and _one_node(i.diagnosis, i.trouble) == node
+        and not _same_samples(i.diagnosis, diagnosis)
     ]
     if before:
         return ToBar((node,), f"the second time on this node: incident {before[-1]} was there too")
     return ToBar((), "the first time on this node: restart in place")
+
+
+def _same_samples(one: Diagnosis | None, other: Diagnosis | None) -> bool:
+    """The same window was being read, and both errors are ones that data or code can bring about."""
+    if one is None or other is None or one.data is None or one.data != other.data:
+        return False
+    return {one.category.partition(".")[0], other.category.partition(".")[0]} <= {"data", "numeric", "software"}
 
 
 def blamed(diagnosis: Diagnosis | None, trouble: Trouble) -> tuple[str, ...]:

@@ -18,6 +18,11 @@ def test_the_seeds_draw_every_fault() -> None:
     assert drawn == set(FAULTS)
 
 
+@pytest.mark.parametrize("seed", [170, 10484])
+def test_seeds_that_once_failed(seed: int) -> None:
+    assert swarm_one(seed).why() == []
+
+
 def test_the_same_seed_draws_the_same() -> None:
     assert draw(5) == draw(5)
     assert draw(5) != draw(6)

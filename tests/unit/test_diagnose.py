@@ -232,3 +232,15 @@ def test_earlier_evidence_and_a_lost_node_take_its_place() -> None:
     lost = Diagnosis((finding("node-lost", "root", None, 12.0),), ("n1",), "hardware.host", fault=FaultClass.NODE_LOST)
     for again in (earlier, lost):
         assert keep_earliest(sealed, again) == replace(again, data=(360, 8), step=46)
+
+
+def test_the_words_before_an_end_say_of_what_kind_it_is() -> None:
+    """A rank raises and then dies of it, within what the clocks can tell. The simulated world found it (swarm seed 10484)."""
+    scene = training()
+    scene.change(exits=(end(1, "n1", at=10, signal=11),))
+    opened(scene, FaultClass.RANK_DIED)
+    words = replace(finding("exception", "root", 1, 10.0), category="software.user", offset_bound=0.1)
+    scene.view = replace(scene.view, findings=(words,))
+    seen = found(scene)
+    assert {f.kind for f in seen.first} == {"exit-signal", "exception"}
+    assert (seen.fault, seen.category, seen.confidence) == (FaultClass.RANK_DIED, "software.user", 0.9)

@@ -227,3 +227,14 @@ def test_what_came_back_is_on_probation_for_seven_days() -> None:
     back = history(bars=(replace(bar("n1", 0.0), returned_at=NOW), bar("n2", 0.0)))
     assert on_probation(back, RULES.quarantine, NOW + 7 * 86_400 - 1) == {"n1"}
     assert on_probation(back, RULES.quarantine, NOW + 7 * 86_400) == frozenset()
+
+
+def test_the_same_samples_are_no_second_time_of_the_node() -> None:
+    """A bad sample kills whichever rank reads it, and may twice be on one node. The simulated world found it (seed 10484)."""
+    bad = Diagnosis(first=(finding("n1"),), category="software.user", data=(400, 16))
+    earlier = incident(1, trouble(FaultClass.RANK_DIED, "n1", attempt=2, at=NOW - 60), bad)
+    now = trouble(FaultClass.RANK_DIED, "n1")
+    assert to_bar(bad, now, RULES, history(earlier), NOW).nodes == ()
+    assert to_bar(replace(bad, data=(416, 16)), now, RULES, history(earlier), NOW).nodes == ("n1",)
+    assert to_bar(replace(bad, category="hang.unknown"), now, RULES, history(earlier), NOW).nodes == ("n1",)
+    assert to_bar(None, now, RULES, history(earlier), NOW).nodes == ("n1",)
