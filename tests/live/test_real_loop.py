@@ -41,7 +41,8 @@ def test_a_rank_and_the_controller_are_killed_and_the_bits_are_the_same(work: Wo
         history = run.history()
         assert history.epoch == 2
         assert run.slots(2) == run.slots(1)
-        incident = history.incidents[0]  # a machine that is far too busy may add a stall to it
+        # killed between telling one node of the launch and the other, it costs a second incident (launch-failed) and no more
+        incident = history.incidents[0]
         assert all(one.closed for one in history.incidents)
         assert [f.rank for f in incident.diagnosis.first] == [1]
         assert launched_once(run, history)
