@@ -315,6 +315,7 @@ class View:
     views_made: Mapping[int, str | None] = field(default_factory=dict)  # attempt -> what its load view leads to
     fenced: frozenset[int] = frozenset()
     launched: frozenset[int] = frozenset()  # attempts that the cluster has shown, ever
+    untold: frozenset[str] = frozenset()  # nodes of the newest attempt that are up and have not heard of its launch
     steps_running: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
     cluster_as_of: float | None = None

@@ -33,11 +33,15 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One launched step. `running_on` are the nodes that still show tasks of it, silent nodes included."""
+    """One launched step. `running_on` are the nodes that still show tasks of it, silent nodes included.
+
+    `known_on` are those that have heard of it, whether anything of it is left there or not.
+    """
 
     name: str
     running: bool
     running_on: frozenset[str]
+    known_on: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Cluster(Protocol):
         ...
 
     def launch(self, spec: LaunchSpec) -> None:
-        """Ask for a step. Asking twice for the same name starts it once."""
+        """Ask for a step. Asking twice for the same name starts it once, on each of its hosts."""
         ...
 
     def stop(self, name: str, epoch: int) -> None:

@@ -79,7 +79,8 @@ class LocalCluster:
     def read(self) -> ClusterView | Unreadable:
         """Nodes and steps from the node files. One file that cannot be read hides its steps, so all is Unreadable."""
         nodes: dict[str, NodeRow] = {}
-        shown: dict[str, set[str]] = {}
+        running: dict[str, set[str]] = {}
+        known: dict[str, set[str]] = {}
         for name in self._nodes:
             try:
                 file = localfiles.read_node(self._run_dir, name)
@@ -92,10 +93,11 @@ class LocalCluster:
             nodes[name] = NodeRow(name, condition, reason)
             emptied = condition is NodeCondition.DOWN and self._is_empty(file)
             for step, row in file.steps.items():
-                on = shown.setdefault(step, set())
+                known.setdefault(step, set()).add(name)
+                on = running.setdefault(step, set())
                 if row.running and not emptied:
                     on.add(name)
-        steps = {name: StepRow(name, bool(on), frozenset(on)) for name, on in shown.items()}
+        steps = {step: StepRow(step, bool(on), frozenset(on), frozenset(known[step])) for step, on in running.items()}
         return ClusterView(nodes, steps)
 
     def launch(self, spec: LaunchSpec) -> None:

@@ -195,7 +195,7 @@ def is_done(action: Action, view: View) -> bool:
         case MakeView():
             return action.attempt in view.views_made and view.views_made[action.attempt] == action.checkpoint
         case Launch():
-            return action.attempt in view.launched
+            return action.attempt in view.launched and not view.untold
         case AskStop():
             return action.attempt in view.stop_asked
         case Release():

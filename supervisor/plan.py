@@ -131,11 +131,12 @@ def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Acti
 
 
 def _launch_again(history: History, view: View) -> list[Action]:
-    """A launch that was intended and does not show: the controller died before it asked, or the asking was lost."""
+    """A launch that was intended and does not show everywhere: the controller died as it asked, or the asking was lost."""
     attempt, incident = history.attempt, history.incident
     if attempt is None or attempt.closed_at is not None or history.halted or view.nodes is UNKNOWN:
         return []
-    if attempt.number in view.launched or (incident is not None and incident.attempt == attempt.number):
+    told = attempt.number in view.launched and not view.untold
+    if told or (incident is not None and incident.attempt == attempt.number):
         return []
     intent = history.intents.get(f"launch:{attempt.number}")
     return [intent.action] if intent is not None and isinstance(intent.action, actions.Launch) else []

@@ -1,4 +1,4 @@
-"""`relight run` with a controller that kills itself once, just before or after one kind of effect.
+"""`relight run` with a controller that kills itself once, just before or after one kind of effect, or amid a launch.
 
 `python -m supervisor.bench.crashing before launch 3 CONFIG RUN_DIR -- CMD`: SIGKILL before the launch of attempt 3. The parent
 starts the controller again, as it would after any death. What is supervised, and how, is the product's own code.
@@ -10,8 +10,11 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from typing import Any
 
 from policies.facts import History
+from slurm import localfiles
+from slurm.cluster import Cluster, LaunchSpec
 from supervisor import app, parent
 from supervisor.actions import Action
 from supervisor.durable import create_whole
@@ -33,13 +36,35 @@ class Crashing(Effects):
         hit = action.kind == kind and getattr(action, "attempt", number) == number
         if hit and when == "before" and create_whole(self._marker, b""):
             os.kill(os.getpid(), signal.SIGKILL)
+        if hit and when == "amid" and not os.path.exists(self._marker):
+            ports = self._ports
+            self._ports = replace(ports, cluster=HalfTold(ports.cluster, ports.run.root, self._marker))
         super().perform(action, history)
         if hit and when == "after" and create_whole(self._marker, b""):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class HalfTold:
+    """A cluster of which the first node hears of a launch; then this process ends."""
+
+    def __init__(self, inner: Cluster, run_dir: str, marker: str) -> None:
+        self._inner = inner
+        self._run_dir = run_dir
+        self._marker = marker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def launch(self, spec: LaunchSpec) -> None:
+        """The order stands whole; one node is told."""
+        localfiles.write_order(self._run_dir, spec)
+        create_whole(self._marker, b"")
+        self._inner.launch(replace(spec, hosts=spec.hosts[:1]))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main(argv: list[str]) -> int:
-    """`before|after KIND NUMBER [--epoch-only] CONFIG RUN_DIR -- CMD...`."""
+    """`before|after|amid KIND NUMBER [--epoch-only] CONFIG RUN_DIR -- CMD...`."""
     when, kind, number, *rest = argv
     if rest[0] != "--epoch-only":
         return parent.keep(

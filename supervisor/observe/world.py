@@ -137,6 +137,7 @@ class World:
             views_made=self._views,
             fenced=self._marked("FENCED", history),
             launched=frozenset(shown),
+            untold=self._untold(history, nodes),
             steps_running=running,
             findings=self._agents.findings(number) if number else (),
             cluster_as_of=self._cluster_as_of,
@@ -189,6 +190,21 @@ class World:
             if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in row.running_on):
                 running.add(int(match[1]))
         return frozenset(running), shown
+
+    def _untold(self, history: History, nodes: Mapping[str, NodeView] | Unknown) -> frozenset[str]:
+        """A launch is asked for node by node, and whoever asks may die in between. One that is accepted has told them all."""
+        attempt, seen = history.attempt, self._cluster_view
+        if (
+            attempt is None
+            or attempt.accepted_at is not None
+            or isinstance(seen, Unreadable)
+            or isinstance(nodes, Unknown)
+        ):
+            return frozenset()
+        rows = [row for name, row in seen.steps.items() if (m := _STEP.search(name)) and int(m[1]) == attempt.number]
+        known = frozenset().union(*(row.known_on for row in rows))
+        missing = set(attempt.slots) - known if rows else set()
+        return frozenset(n for n in missing if n in nodes and nodes[n].state is NodeState.UP)
 
     def _marked(self, name: str, history: History) -> frozenset[int]:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,18 @@ def test_an_epoch_is_remembered_over_the_death_of_a_daemon(world):
     assert world.cluster.probe("n000", WAIT_S)
     assert world.view().steps["demo.a0001.e1"].running_on == {"n001"}
     assert world.tasks("n000")[0].signal == signal.SIGKILL
+
+
+def test_a_launch_that_one_node_has_not_heard_of_is_told_again(world):
+    spec = world.spec()
+    localfiles.write_order(world.run_dir, spec)
+    world.cluster.launch(replace(spec, hosts=("n000",)))  # the first order stands: for both nodes
+    view = world.until(lambda view: "demo.a0001.e1" in view.steps)
+    assert view.steps["demo.a0001.e1"].known_on == {"n000"}
+    before = world.tasks("n000")[0].pid
+    world.cluster.launch(spec)
+    world.until(lambda view: view.steps["demo.a0001.e1"].known_on == set(NODES))
+    assert world.tasks("n000")[0].pid == before
 
 
 def test_nodes_outlive_their_starter_and_are_adopted(tmp_path):

@@ -150,6 +150,7 @@ def test_a_launch_that_is_not_seen_is_asked_for_again() -> None:
     assert again(scene.history, scene.view)
     assert not again(scene.history, replace(scene.view, nodes=UNKNOWN))
     assert not again(scene.history, replace(scene.view, launched=frozenset({1})))
+    assert again(scene.history, replace(scene.view, launched=frozenset({1}), untold=frozenset({"n1"})))
     assert not again(replace(scene.history, attempts=(replace(attempt, closed_at=1.0),)), scene.view)
     assert not again(replace(scene.history, intents={}), scene.view)
     halted = training()

@@ -1,4 +1,4 @@
-"""The controller is killed just before and just after each kind of effect; the run must not notice."""
+"""The controller is killed just before and just after each kind of effect, and amid a launch; the run must not notice."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ POINTS = (
 def prove(work: Work) -> None:
     """Every point, before and after."""
     calm = undisturbed(work, SMALL)
-    work.measured |= {"undisturbed": calm, "points": 2 * len(POINTS)}
+    work.measured |= {"undisturbed": calm, "points": 2 * len(POINTS) + 1}
     for kind, number in POINTS:
         for when in ("before", "after"):
             survive(work, when, kind, number, calm)
+    survive(work, "amid", "launch", 2, calm)
 
 
 def survive(work: Work, when: str, kind: str, number: int, calm: str) -> None:
@@ -50,8 +51,8 @@ def survive(work: Work, when: str, kind: str, number: int, calm: str) -> None:
         history = run.history()
         crashed = os.path.exists(run.run.path(f"crashed-{when}-{kind}-{number}"))
         work.check(f"{what}: the controller died there once, and a second went on", ok=crashed and history.epoch == 2)
-        once = launched_once(run, history)
-        work.check(f"{what}: 2 attempts, each launched once", ok=once and len(history.attempts) == 2)
+        once = launched_once(run, history) and len(history.attempts) == 2
+        work.check(f"{what}: 1 incident, 2 attempts, each launched once", ok=once and len(history.incidents) == 1)
         work.check(f"{what}: the ledger adds up", ok=ledger_holds(history, SMALL.steps))
         same = code == 0 and run.weights_hash() == calm
         work.check(f"{what}: ends with 0 and the same bits", ok=same)

@@ -55,8 +55,8 @@ class Delays:
 class Processes(Protocol):
     """Who runs what is launched (`training.py`, `agents.py`)."""
 
-    def launch(self, attempt: int, spec: LaunchSpec) -> None:
-        """The ranks of an attempt."""
+    def launch(self, attempt: int, spec: LaunchSpec, on: frozenset[str]) -> None:
+        """The ranks of an attempt, on these of its nodes."""
         ...
 
     def kill(self, attempt: int, node: str) -> None:
@@ -78,7 +78,14 @@ class Asked:
 class SimCluster:
     """`slurm.cluster.Cluster` over simulated machines."""
 
-    def __init__(self, time: Timeline, nodes: tuple[Node, ...], delays: Delays, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        time: Timeline,
+        nodes: tuple[Node, ...],
+        delays: Delays,
+        passing: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.delays = delays
         self.processes: Processes
@@ -90,8 +97,9 @@ class SimCluster:
         self.steps: dict[str, frozenset[str]] = {}  # as shown
         self.version = 0
         self._time = time
+        self._passing = passing
         self._changed = changed
-        self._taken: set[str] = set()
+        self._taken: dict[str, set[str]] = {}  # step -> the nodes that have heard of it
         self._killed: set[str] = set()
         self._view: ClusterView | None = None
 
@@ -103,16 +111,23 @@ class SimCluster:
             return Unreadable("slurm_load_jobs: Unable to contact slurm controller")
         if self._view is None:
             nodes = {n.name: NodeRow(n.name, _shown(n), n.reason, n.switch) for n in self.nodes.values()}
-            steps = {name: StepRow(name, bool(on), on) for name, on in self.steps.items()}
+            steps = {n: StepRow(n, bool(on), on, frozenset(self._taken.get(n, on))) for n, on in self.steps.items()}
             self._view = ClusterView(nodes, steps)
         return self._view
 
     def launch(self, spec: LaunchSpec) -> None:
-        """Ask for a step; the first of a name stands."""
+        """Ask for a step; the first of a name stands. The nodes are told in two halves, and who tells them may die between."""
         agent = _AGENT.search(spec.name)
         delay = self._delay("launch", self.delays.agent_s if agent else self.delays.launch_s)
-        if delay is not None:
-            self._time.after(delay, lambda: self._arrive(spec))
+        if delay is None:
+            return
+        hosts = tuple(dict.fromkeys(spec.hosts))
+        half = -(-len(hosts) // 2)
+        self._time.after(delay, lambda: self._arrive(spec, hosts[:half]))
+        if hosts[half:]:
+            self._passing("launch half told")
+            if self._delay("launch-half", 0.0) is not None:
+                self._time.after(delay, lambda: self._arrive(spec, hosts[half:]))
 
     def stop(self, name: str, epoch: int) -> None:
         """Kill what can be reached; a step that comes later does not start."""
@@ -181,19 +196,19 @@ class SimCluster:
             return None
         return usual + self.late.get(kind, 0.0)
 
-    def _arrive(self, spec: LaunchSpec) -> None:
-        if spec.name in self._taken or spec.name in self._killed:
+    def _arrive(self, spec: LaunchSpec, hosts: tuple[str, ...]) -> None:
+        if spec.name in self._killed:
             return
-        self._taken.add(spec.name)
-        self.asked.taken.append((self._time.now, "launch", spec.name))
-        agent = _AGENT.search(spec.name)
-        if agent:
-            if self.nodes[agent[1]].power is Power.UP:
-                self.processes.start_agent(agent[1])
-            return
-        attempt = _ATTEMPT.search(spec.name)
-        if attempt and all(self._hears(host, spec.epoch) for host in dict.fromkeys(spec.hosts)):
-            self.processes.launch(int(attempt[1]), spec)
+        if spec.name not in self._taken:
+            self.asked.taken.append((self._time.now, "launch", spec.name))
+        taken = self._taken.setdefault(spec.name, set())
+        agent, attempt = _AGENT.search(spec.name), _ATTEMPT.search(spec.name)
+        fresh = [h for h in hosts if h not in taken and self.nodes[h].power is Power.UP and self._hears(h, spec.epoch)]
+        taken.update(fresh)
+        if agent and fresh:
+            self.processes.start_agent(agent[1])
+        elif attempt and fresh:
+            self.processes.launch(int(attempt[1]), spec, frozenset(fresh))
 
     def _kill(self, name: str, epoch: int) -> None:
         attempt = _ATTEMPT.search(name)

@@ -102,8 +102,29 @@ class Training:
 
     # --- the cluster starts and ends ranks --------------------------------------------------------------------------
 
-    def launch(self, number: int, spec: LaunchSpec) -> None:
-        """The ranks of an attempt start where there is a machine; each asks first whether it may."""
+    def launch(self, number: int, spec: LaunchSpec, on: frozenset[str]) -> None:
+        """The ranks of an attempt start on these of its machines; each asks first whether it may, then waits for all."""
+        one = self.attempts.get(number) or self._new(number, spec)
+        refused = self._files.why_refused(number)
+        for slot, name in enumerate(one.slots):
+            if name in on:
+                one.alive[name] = set(self._layout.ranks_of_slot(slot))
+        self._show(one)
+        if refused is not None:
+            one.refused = one.over = True
+            for name in list(one.alive):
+                self._end(one, name, code=94, refused=refused)
+            return
+        for name in (n for n in one.slots if n in on):
+            for rank in one.alive[name]:
+                self._say(name, {"k": "start", "r": rank, "a": number, "pid": 1000 + rank, "warm": False})
+        for name in [n for n in one.slots if n in on and self._node(n).bad]:
+            rank = min(one.alive[name])
+            self.rank_dies(rank, signal=11, words=("CUDA error: unspecified launch failure",), attempt=number)
+        one.moving = one.whole(self._layout) and not one.over
+        self._go_on(one, self.job.start_s, lambda: self._load(one))
+
+    def _new(self, number: int, spec: LaunchSpec) -> Attempt:
         slots = tuple(spec.hosts[:: self._layout.ranks_per_node])
         save = self._store.saves.get(self._store.views.get(number) or "")
         start = save.counters if save else Counters(0, 0, 0, 0, self.job.counters(0).lr)
@@ -116,24 +137,7 @@ class Training:
                 self.truth.double.append(f"attempt {number} started while attempt {old.number} still ran on {left[0]}")
         self.truth.launches.append((self._time.now, number, one.checkpoint, spec.name))
         self.attempts[number] = one
-        refused = self._files.why_refused(number)
-        for slot, name in enumerate(slots):
-            if self._node(name).power is Power.UP:
-                one.alive[name] = set(self._layout.ranks_of_slot(slot))
-        self._cluster.show(one.name, frozenset(one.alive))
-        if refused is not None:
-            one.refused = one.over = True
-            for name in list(one.alive):
-                self._end(one, name, code=94, refused=refused)
-            return
-        for name, ranks in one.alive.items():
-            for rank in ranks:
-                self._say(name, {"k": "start", "r": rank, "a": number, "pid": 1000 + rank, "warm": False})
-        for name in [n for n in one.alive if self._node(n).bad]:
-            rank = min(one.alive[name])
-            self.rank_dies(rank, signal=11, words=("CUDA error: unspecified launch failure",), attempt=number)
-        one.moving = one.whole(self._layout)
-        self._go_on(one, self.job.start_s, lambda: self._load(one))
+        return one
 
     def kill(self, attempt: int, node: str) -> None:
         """SIGKILL to every rank of it on a node."""

@@ -94,7 +94,7 @@ class SimWorld:
             Node(name, f"s{index // SWITCH_NODES}", round(self.rng.uniform(-given.skew_s, given.skew_s), 3))
             for index, name in enumerate(given.node_names)
         )
-        self.cluster = SimCluster(self.time, nodes, given.delays, lambda: self._changed("cluster"))
+        self.cluster = SimCluster(self.time, nodes, given.delays, self.points.passing, lambda: self._changed("cluster"))
         self.store = SimStore(
             self.time, given.layout, given.job.batch, self.points.passing, lambda: self._changed("store")
         )
@@ -190,9 +190,9 @@ class SimWorld:
         if life is not None:
             life.later(0.2, lambda: self.connect(self.agents[node], life))
 
-    def launch(self, attempt: int, spec: LaunchSpec) -> None:
-        """The cluster has started the ranks of an attempt."""
-        self.training.launch(attempt, spec)
+    def launch(self, attempt: int, spec: LaunchSpec, on: frozenset[str]) -> None:
+        """The cluster has started ranks of an attempt."""
+        self.training.launch(attempt, spec, on)
 
     def kill(self, attempt: int, node: str) -> None:
         """The cluster ends ranks."""
