@@ -85,6 +85,9 @@ class Case:
     pace: Pace | None = None
     idle_s: float | None = None  # how long no step was made before the job was cancelled, where that is long
     last_step: int | None = None  # the highest step of which a log tells
+    of_steps: int | None = None  # how many steps were wanted, where the log of the last step tells it
+    is_job: bool = False  # something in these logs is of a training job: steps, a layout, a load, a save
+    ending: LastWords | None = None  # the last line of the log that went furthest
     notes: tuple[str, ...] = ()  # what could not be read or ordered
 
     def node_of(self, rank: int | None) -> str | None:
@@ -117,3 +120,4 @@ class Verdict:
     why: str = ""
     support: tuple[Clue, ...] = ()
     against: tuple[str, ...] = ()
+    cannot_tell: bool = False  # nothing says whether it failed; `failed` is then what is wiser to assume

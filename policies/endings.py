@@ -127,7 +127,47 @@ def weakest(
             confidence="low",
             why="The accounting says that it failed; these logs do not say why.",
         )
+    return _no_word(case)
+
+
+def _no_word(case: Case) -> Verdict:
+    """No word of failure and none of an end. A log that breaks off is not that of a run that has finished."""
+    if not case.is_job:
+        return Verdict(
+            failed=False,
+            category="none",
+            confidence="low",
+            evidence="inference",
+            why="Nothing in these files is of a training job: no step, no launcher, no error.",
+            cannot_tell=True,
+        )
+    if case.last_step is not None and case.of_steps is not None and case.last_step >= case.of_steps:
+        return Verdict(
+            failed=False,
+            category="none",
+            restart_ok=True,
+            confidence="medium",
+            evidence="inference",
+            why=f"The last of {case.of_steps} steps was made, and nothing says that anything failed after it.",
+        )
+    end, where = case.ending, "before the first step"
+    if case.last_step is not None:
+        where = f"after step {case.last_step}"
+    first = None
+    if end is not None:
+        first = Clue(
+            "silence", "root", 2, "hang.unknown", "reporter", True, end.text, end.file, end.line, found_by="silence"
+        )
     return Verdict(
-        failed=False, category="none", restart_ok=True, confidence="low",
-        why="Nothing in these logs says that anything failed.",
-    )  # fmt: skip
+        failed=True,
+        category="hang.unknown",
+        first=first,
+        restart_ok=True,
+        confidence="low",
+        evidence="inference",
+        why=(
+            f"The logs end {where}, with no word of failure and none of an end: the job was killed from outside, its"
+            " last lines are lost, or it still runs. `sacct -j JOB` says which."
+        ),
+        cannot_tell=True,
+    )

@@ -51,6 +51,7 @@ def assemble(
     clues = [clue for reading in readings for clue in _clues(reading, places, clocks)]
     clues = _survivors(clues, readings, clocks)
     notes = [*clocks.notes, *(f"{r.name}: {r.problem}" for r in readings if r.problem)]
+    last = max((m for r in readings for m in r.marks if m.step is not None), key=lambda m: m.step or 0, default=None)
     return Case(
         clues=tuple(clues),
         nodes=places.nodes,
@@ -63,6 +64,9 @@ def assemble(
         pace=_pace(readings),
         idle_s=_idle(readings, clocks, clues),
         last_step=max((mark.step or 0 for reading in readings for mark in reading.marks), default=None),
+        of_steps=last.total if last is not None else None,
+        is_job=any(_of_a_job(reading) for reading in readings),
+        ending=_ending(readings),
         notes=tuple(notes),
     )
 
@@ -254,6 +258,22 @@ def _last_words(readings: Sequence[FileReading], places: Places) -> dict[int, La
             steps = [m.step for m in reading.marks if m.step is not None and m.line <= reading.words[0]]
             words[rank] = LastWords(reading.name, reading.words[0], max(steps, default=None), reading.words[1])
     return words
+
+
+def _of_a_job(reading: FileReading) -> bool:
+    """One word like `step 3` is in many a log; two, or a line that only launchers and trainers write, are of a job."""
+    return len(reading.marks) > 1 or any(raw.row.kind.startswith(("layout-", "activity-")) for raw in reading.raws)
+
+
+def _ending(readings: Sequence[FileReading]) -> LastWords | None:
+    """The last line of the log that tells of the latest step; without steps, of the longest log of the job."""
+    logs = [(r, r.words) for r in readings if r.words is not None and not is_kernel(r) and _of_a_job(r)]
+    steps = {r.name: max((m.step for m in r.marks if m.step is not None), default=-1) for r, _ in logs}
+    if not logs:
+        return None
+    reading, (line, text) = max(logs, key=lambda one: (steps[one[0].name], one[0].lines))
+    step = steps[reading.name]
+    return LastWords(reading.name, line, step if step >= 0 else None, text)
 
 
 def _stacks(readings: Sequence[FileReading], places: Places) -> list[Stack]:

@@ -75,6 +75,7 @@ def as_json(found: Diagnosed) -> dict[str, Any]:
     return {
         "schema": 1,
         "failed": verdict.failed,
+        "cannot_tell": verdict.cannot_tell,
         "first_error": None
         if first is None
         else {"file": first.file, "line": first.line, "rank": first.rank, "node": first.node},

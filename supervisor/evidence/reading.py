@@ -51,6 +51,7 @@ class Mark:
     label: Label
     seconds: float | None  # per step, where the line tells it
     finite: bool  # the loss that it tells is a number; True when it tells none
+    total: int | None = None  # the steps of the whole run, where the line tells it: `iteration 40/ 9000`
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class FileReading:
 
 
 _NOT_FINITE: Final = re.compile(r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)", re.IGNORECASE)
+_TOTAL: Final = re.compile(r"\b(?:iteration|step)[ =:]+(\d{1,15})\s*/\s*(\d{1,15})\b")
 _PER_STEP: Final = re.compile(r"elapsed time per iteration \((ms|s)\): ([\d.]+)")
 
 
@@ -303,7 +305,9 @@ def _read_mark(line: int, text: str) -> Mark | None:
     seconds = None
     if per := _PER_STEP.search(text):
         seconds = float(per[2]) / (1000.0 if per[1] == "ms" else 1.0) if per[2].count(".") <= 1 else None
-    return Mark(line, step, read_stamp(text), read_label(text), seconds, _NOT_FINITE.search(text) is None)
+    of = _TOTAL.search(text)
+    total = int(of[2]) if of and int(of[1]) == step else None
+    return Mark(line, step, read_stamp(text), read_label(text), seconds, _NOT_FINITE.search(text) is None, total)
 
 
 def _window(data: bytes, begin: int, stop: int, end: int) -> str:

@@ -34,7 +34,12 @@ def story(found: Diagnosed) -> str:
     """The answer as lines of text, without colours."""
     verdict = found.verdict
     lines: list[str] = []
-    if not verdict.failed:
+    if verdict.cannot_tell:
+        lines.append(f"Cannot tell whether it failed. {verdict.why}")
+        if verdict.first is not None:
+            lines.append(f"  the last line: {_shown(verdict.first)}")
+        lines.append(_restart(verdict.restart_ok))
+    elif not verdict.failed:
         lines.append(f"Not failed ({verdict.confidence} confidence). {verdict.why}")
     elif verdict.first is None:
         lines.append(f"Failed, {verdict.category}. {verdict.why}")

@@ -389,9 +389,44 @@ def test_a_bad_exit_after_the_end_of_training_is_no_failure(tmp_path):
     assert got["against"]
 
 
-def test_an_empty_folder_says_nothing(tmp_path):
-    assert diagnose(tmp_path, {})["failed"] is False
-    assert diagnose(tmp_path, {"a.log": b""})["confidence"] == "low"
+@pytest.mark.parametrize(
+    "files",
+    [{}, {"a.log": b""}, {"notes.txt": "step 3: buy milk\n"}, {"gx-02-dmesg.txt": "[    1.500000] rtc_cmos: hello\n"}],
+)
+def test_a_folder_without_a_job_cannot_be_judged(tmp_path, files):
+    got = diagnose(tmp_path, files)
+    assert (got["failed"], got["cannot_tell"], got["restart_ok"], got["confidence"]) == (False, True, None, "low")
+    assert "training job" in got["why"]
+
+
+@pytest.mark.parametrize(("log", "where"), [(head() + steps(), "step 105"), (head(), "before the first step")])
+def test_a_log_that_ends_in_the_middle_is_no_finished_run(tmp_path, log, where):
+    got = diagnose(tmp_path, {"slurm-77.out": log + "  next: lo"})
+    check(got, "hang.unknown", restart=True)
+    assert (got["cannot_tell"], got["confidence"], got["evidence"]) == (True, "low", "inference")
+    assert got["first_error"]["line"] == log.count("\n") + 1
+    assert where in got["why"]
+
+
+@pytest.mark.parametrize(
+    ("end", "cannot_tell", "failed"),
+    [
+        ("Finished training: 106 steps\n", False, False),
+        (steps(8995, 6, "10:06"), False, False),  # the last of 9000 steps
+        (steps(8994, 6, "10:06"), True, True),
+        ("srun: error: gx-02: task 6: Killed\n", False, True),
+    ],
+)
+def test_an_end_of_whatever_kind_is_believed(tmp_path, end, cannot_tell, failed):
+    got = diagnose(tmp_path, {"slurm-77.out": head() + steps() + end})
+    assert (got["cannot_tell"], got["failed"]) == (cannot_tell, failed)
+
+
+def test_the_accounting_tells_how_a_silent_log_ended(tmp_path):
+    for state, failed in (("COMPLETED|0:0", False), ("FAILED|0:9", True)):
+        files = {"slurm-77.out": head() + steps(), "sacct.txt": f"JobID|JobName|State|ExitCode\n77|train|{state}\n"}
+        got = diagnose(tmp_path / state[:6], files)
+        assert (got["failed"], got["cannot_tell"]) == (failed, False)
 
 
 # --- clocks -------------------------------------------------------------------------------------------------------

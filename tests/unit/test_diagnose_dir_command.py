@@ -58,6 +58,17 @@ def test_people_get_the_line_the_place_and_the_page(logs):
     assert "relight runbook rank-died" in text
 
 
+def test_people_are_told_that_it_cannot_be_told(tmp_path):
+    said = CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False).output
+    assert said.startswith("Cannot tell whether it failed. Nothing in these files is of a training job")
+    assert "Whether a restart helps is not known." in said
+    (tmp_path / "slurm-77.out").write_text(head() + steps())
+    said = CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False).output
+    assert said.startswith("Cannot tell whether it failed. The logs end after step 105")
+    assert "  the last line: slurm-77.out:10  " in said
+    assert "sacct" in said
+
+
 def test_a_terminal_is_not_obeyed(tmp_path):
     (tmp_path / "x.out").write_text("[rank1]: ValueError: \x1b]0;owned\x07\x1b[2Jbad\u202e sample\n")
     text = CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False).output
