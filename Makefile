@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NVRX := .venv-nvrx
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint check prove bench clean
@@ -18,7 +19,19 @@ $(STAMP): pyproject.toml constraints.txt
 	  coverage hypothesis import-linter mypy pytest pytest-timeout pytest-xdist ruff
 	@touch $@
 
-setup: $(STAMP) ## make .venv and install what is needed
+# NVIDIA's resiliency extension stands beside, in an environment of its own: it brings a pytest plugin along (of anyio), and
+# its wheels are tagged for another Python and a newer C library, though all that is used of it is plain Python. Without
+# its dependency on torch: neither the analysers nor the checks import it. It is optional, so setup goes on without it.
+$(NVRX)/.installed: constraints.txt | $(STAMP)
+	@rm -rf $(NVRX); { $(BIN)/python -m venv --without-pip $(NVRX) && \
+	  $(BIN)/pip --python $(NVRX)/bin/python install --quiet --retries 1 -c constraints.txt httpx defusedxml nvidia-ml-py && \
+	  $(BIN)/pip install --quiet --retries 1 -c constraints.txt --no-deps --only-binary :all: --python-version 3.12 \
+	    --platform manylinux_2_39_$$(uname -m) nvidia-resiliency-ext \
+	    --target $$($(NVRX)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  } >$(NVRX).log 2>&1 && mv $(NVRX).log $@ || \
+	  { rm -rf $(NVRX); echo "relight: NVRx was not installed (see $(NVRX).log); what is compared with it will be skipped" >&2; }
+
+setup: $(STAMP) $(NVRX)/.installed ## make .venv and install what is needed
 
 demo: $(STAMP) ## 10:40 at 640 nodes, simulated; then a real run is hurt five times and comes back bit-equal; then bad data halts one
 	$(BIN)/relight bench real
@@ -38,7 +51,7 @@ check: lint ## lint and the fast tests; about a minute
 prove: $(STAMP) ## the acceptance, long form; leaves build/proof/*.json
 	$(BIN)/relight bench prove
 
-bench: $(STAMP) ## figures, as ratios against a rival or a limit in the same run
+bench: setup ## figures, as ratios against a rival or a limit in the same run
 	$(BIN)/relight bench figures
 
 clean: ## what was built, not the virtual environment
