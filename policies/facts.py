@@ -107,6 +107,7 @@ class Finding:
     monotonic: float | None = None
     offset_bound: float = 0.0
     blames: Literal["reporter", "peer", "nobody"] = "reporter"
+    source: str = "log"  # log, kernel, or health
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,8 @@ class NodeView:
     drained_by_other: bool = False
     old_ranks_gone: int = 0  # no process of an attempt up to this one is left there, says its agent
     switch: str | None = None
+    unhealthy: tuple[str, ...] = ()  # what its checks found to be wrong; no rule reads it yet
+    unchecked: tuple[str, ...] = ()  # the checks that could not look, and why: unknown, not healthy
 
 
 @dataclass(frozen=True, slots=True)

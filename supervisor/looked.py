@@ -56,7 +56,7 @@ def look_of(view: View, history: History, world: int) -> Look:
     return Look(
         well=tuple((s, tuple(rows(n.name for n in settled if n.switch == s))) for s in switches),
         ready=tuple((n.name, n.switch, n.checked_at) for n in well if slots and n.name not in slots),
-        ill=tuple(n for n in nodes if not _is_well(n)),
+        ill=tuple(replace(n, unhealthy=(), unchecked=()) for n in nodes if not _is_well(n)),  # no rule reads those
         nodes_unknown=view.nodes is UNKNOWN,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
         attempt=shown.number if shown else None,

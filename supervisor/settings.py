@@ -9,13 +9,18 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from policies.layout import Layout
-from supervisor.durable import create_whole
+from supervisor.durable import create_whole, show_whole
 from supervisor.errors import UserError
 from supervisor.toml_files import check, line_of, read_toml
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Word = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+SHM = "/dev/shm"  # noqa: S108  the place itself, not a file in it
+
+KERNEL_LOG = {"local": "none"}
+"""On a local cluster all nodes are one machine: its kernel can't say which of them it speaks of."""
+
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -64,6 +69,23 @@ class NotifySettings(_Section):
     deadline_s: Annotated[float, Field(gt=0, le=600)] = 20
 
 
+class HealthSettings(_Section):
+    """What every agent looks at on its node, beside the run's own folders, memory, clock and GPUs."""
+
+    every_s: Annotated[float, Field(ge=0, le=86400)] = 60
+    """Seconds between two rounds of checks; 0: no checks."""
+    deadline_s: Annotated[float, Field(gt=0, le=3600)] = 20
+    """How long one check may take; then it is unknown."""
+    paths: Annotated[tuple[Word, ...], Field(max_length=16)] = ()
+    """More places that must have room."""
+    commands: Annotated[tuple[Annotated[tuple[Word, ...], Field(min_length=1)], ...], Field(max_length=16)] = ()
+    """The site's own checks, such as LBNL NHC: exit 0 is healthy, exit 1 is not."""
+    kernel_log: Word = ""
+    """A path; "none" to leave it; empty: /dev/kmsg, else the journal."""
+    nvrx_python: Word = ""
+    """The Python that has nvidia_resiliency_ext, where the agent's own has not."""
+
+
 class Settings(_Section):
     """Everything in relight.toml."""
 
@@ -72,6 +94,7 @@ class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     notify: NotifySettings = NotifySettings()
+    health: HealthSettings = HealthSettings()
     env: dict[Variable, Word] = Field(default_factory=dict)
     command: tuple[Word, ...] = ()
     cwd: str = ""
@@ -105,9 +128,27 @@ def freeze(run_dir: str, settings: Settings) -> Settings:
     """Write settings.json at the first start; later starts must agree on what is fixed for a run. Raises UserError."""
     path = os.path.join(run_dir, "settings.json")
     data = json.dumps({"schema": 1, **settings.model_dump(mode="json")}, indent=1).encode()
-    if create_whole(path, data):
-        return settings
-    before = frozen(run_dir)
+    if not create_whole(path, data):
+        _refuse_changes(frozen(run_dir), settings)
+    tell_agents(run_dir, settings)
+    return settings
+
+
+def tell_agents(run_dir: str, settings: Settings) -> None:
+    """Write health.json, what the agents check. Not frozen: a site's check may have to be switched off in a long run."""
+    health = settings.health.model_dump(mode="json")
+    health["paths"] = [
+        run_dir,
+        *([settings.checkpoints.dir] if settings.checkpoints.dir else []),
+        SHM,
+        *health["paths"],
+    ]
+    health["kernel_log"] = health["kernel_log"] or KERNEL_LOG.get(settings.cluster.kind, "")
+    show_whole(os.path.join(run_dir, "health.json"), json.dumps({"schema": 1, **health}).encode())
+
+
+def _refuse_changes(before: Settings, settings: Settings) -> None:
+    """Raise UserError where settings differ from those that a run was started with, in what is fixed."""
     if before.run.name != settings.run.name:  # the cluster knows what runs by this name
         raise UserError(
             f"run.name has changed since this run began ({before.run.name} -> {settings.run.name}): a run keeps its name. "
@@ -120,7 +161,6 @@ def freeze(run_dir: str, settings: Settings) -> Settings:
                 f"{what} has changed since this run began ({_changes(old, new)}): a run keeps its {what}. "
                 "Put it back, or start another run (another --run-dir)",
             )
-    return settings
 
 
 def _changes(old: BaseModel, new: BaseModel) -> str:

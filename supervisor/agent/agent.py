@@ -26,6 +26,11 @@ from slurm.sockets import agent_lock, agent_socket, make_socket_dir
 from supervisor.agent.board import Board
 from supervisor.agent.endings import read_endings
 from supervisor.agent.follow import Follower, ranks_here
+from supervisor.agent.health.checks import checks_of
+from supervisor.agent.health.plan import read_plan
+from supervisor.agent.health.results import unknown
+from supervisor.agent.health.rounds import Rounds
+from supervisor.agent.kernel import Follow, KernelLog, Nothing, find
 from supervisor.agent.pids import is_still, read_pids
 from supervisor.agent.place import attempt_dir
 from supervisor.agent.stacks import Target, find_py_spy, keep_evidence
@@ -63,6 +68,8 @@ class Agent:
         self._watched: list[str] = []
         self._found: deque[Message] = deque(maxlen=_FOUND)
         self._follower = Follower(run_dir, node, poll_s, self._board.speaks)
+        self._health = Rounds(self._say_health, lambda: self._attempt)
+        self._kernel: KernelLog = Nothing("not looked for yet")
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
         self._reading = asyncio.Lock()
         self._over = asyncio.Event()
@@ -77,6 +84,7 @@ class Agent:
         loop.add_reader(ranks.fileno(), self._read_ranks, ranks)
         for work in (self._uplink.run(), self._beats(), self._logs(), self._endings(), self._directory()):
             self._start(work)
+        self._start(self._checks(sockets))
         try:
             await self._over.wait()
         finally:
@@ -87,6 +95,7 @@ class Agent:
             for task in self._tasks:
                 task.cancel()
             outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._kernel.close()
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -124,6 +133,7 @@ class Agent:
             self._uplink.send({"type": "rank", "node": self._node, "m": told})
         for found in self._found:
             self._uplink.send(found)
+        self._health.tell_all()
         self._beat(message.get("clock"))
         self._beat_now.set()  # the next one comes at the new pace
 
@@ -238,6 +248,22 @@ class Agent:
             self._uplink.send(self._found[-1])
         for message in heard.steps:
             self._hear(message)
+
+    # --- the node's health -----------------------------------------------------------------------------------------
+
+    async def _checks(self, sockets: str) -> None:
+        """Follow the kernel log, and look at the node in rounds; without a plan only that is said."""
+        plan = await asyncio.to_thread(read_plan, self._run_dir)
+        if isinstance(plan, str):
+            self._health.note({"health": unknown(plan)})
+            return
+        self._kernel = await asyncio.to_thread(find, plan.kernel_log)
+        self._follower.listen(self._kernel)
+        baselines = os.path.join(sockets, f"health-{self._node}")
+        await self._health.run([*checks_of(plan, baselines), Follow(self._kernel)], plan.every_s)
+
+    def _say_health(self, results: list[Message]) -> None:
+        self._uplink.send({"type": "health", "node": self._node, "results": results})
 
     # --- to the controller -----------------------------------------------------------------------------------------
 

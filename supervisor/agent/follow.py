@@ -56,6 +56,7 @@ class _Followed:
     tail: Follows
     rank: int | None  # None: a log of the machine
     skipped: int = 0  # summed over the lines that were read
+    source: str = "log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Follower:
         self._followed: dict[str, _Followed] = {}
         self._scanner = Scanner()
         self._placed = False
+        self._was_placed = False  # in any attempt
         self.ranks: tuple[int, ...] = ()  # of this node in this attempt, once that is known
         self._began = 0.0  # wall seconds, by this machine: when the attempt was launched
         self._sent: Counter[tuple[int | None, str]] = Counter()
@@ -99,6 +101,10 @@ class Follower:
             if path not in self._followed:
                 self._followed[path] = _Followed(follow(path), None)
 
+    def listen(self, kernel: Follows) -> None:
+        """Follow the kernel's own log too."""
+        self._followed.setdefault(kernel.path, _Followed(kernel, None, source="kernel"))
+
     def look(self, wall: float, monotonic: float) -> Heard:
         """What has been written since the last look."""
         if self._attempt and not self._placed:
@@ -106,6 +112,8 @@ class Follower:
         findings: list[dict[str, Any]] = []
         steps: list[dict[str, Any]] = []
         for followed in self._followed.values():
+            if followed.source == "kernel" and not self._was_placed:
+                continue  # which of its lines are of the attempt can't be told yet; they are kept where they are
             for line in followed.tail.look():
                 iteration = read_iteration(line.text)
                 if iteration is not None:
@@ -123,7 +131,7 @@ class Follower:
         ranks = ranks_here(self._run_dir, self._attempt, self._node)
         if ranks is None:
             return
-        self._placed = True
+        self._placed = self._was_placed = True
         self.ranks = tuple(ranks)
         self._began = _changed(os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "launch.json"))
         folder = os.path.join(self._run_dir, "attempts", f"{self._attempt:04d}", "logs")
@@ -165,16 +173,22 @@ class Follower:
         if rank is None:
             told = _machine_time(line, wall, monotonic)
             when = when if told is None else min(wall, told)
-            if when < self._began - _BEFORE_S or (told is None and late):
+            if when - line.bound < self._began - _BEFORE_S or (told is None and late):
                 return None
+            if followed.source == "kernel" and not self._placed:
+                return None  # between two attempts
             rank = self._rank_of(match.pid)
         self._sent[key] += 1
-        return self._told(followed, match, rank, line.number, when, monotonic - (wall - when))
+        told_at = self._told(followed, match, rank, line.number, when, monotonic - (wall - when))
+        return {**told_at, "offset_bound": self._poll_s + line.bound}
 
     def _told(
         self, followed: _Followed, match: Match, rank: int | None, number: int | None, when: float, monotonic: float
     ) -> dict[str, Any]:
         path = followed.tail.path
+        # What a launcher says of an exit is weaker than the exit's own record, which comes anyway. And the kernel of a
+        # node without ranks tells of that node, not of why the run stopped.
+        weak = match.grade == 1 or (followed.source == "kernel" and not self.ranks)
         return {
             "attempt": self._attempt,
             "cycle": 0,
@@ -186,11 +200,11 @@ class Follower:
             "monotonic": monotonic,
             "offset_bound": self._poll_s,
             "kind": match.kind,
-            # What a launcher says of an exit is weaker than the exit's own record, which comes anyway.
-            "role": "context" if match.role == "root" and match.grade == 1 else match.role,
+            "role": "context" if match.role == "root" and weak else match.role,
             "category": match.category,
             "blames": match.blames,
             "text": match.text,
+            "source": followed.source,
         }
 
     def _lost(self, followed: _Followed, what: str, wall: float, monotonic: float) -> dict[str, Any]:
@@ -216,6 +230,8 @@ class Follower:
 
 def _machine_time(line: Line, wall: float, monotonic: float) -> float | None:
     """When a line of the machine's own log was written, by this machine's clocks: wall seconds, None when it does not say."""
+    if line.wall is not None:
+        return line.wall
     if line.since_boot is not None:
         return wall - (monotonic - line.since_boot)
     stamp = read_stamp(line.text)

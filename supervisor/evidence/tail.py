@@ -29,6 +29,8 @@ class Line:
     number: int | None
     changed: float  # wall seconds at which the file was last written, as the file system says
     since_boot: float | None = None  # seconds on the kernel's clock at which a kernel record was written
+    wall: float | None = None  # wall seconds at which it was written, where the source knows
+    bound: float = 0.0  # give or take
 
 
 class Follows(Protocol):
@@ -128,6 +130,12 @@ class Kmsg:
         """See Follows."""
         told, self._losses = self._losses, []
         return told
+
+    def close(self) -> None:
+        """Let go of the device."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def look(self) -> list[Line]:
         """The records since the last look, up to RECORDS. Never raises; a device that may not be read has none."""

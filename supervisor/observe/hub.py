@@ -36,6 +36,9 @@ class NodeAgent:
     gone_attempt: int
     told: bool
     """It has beaten since it connected, and so has told before what it had kept."""
+    unhealthy: tuple[str, ...] = ()
+    """What its checks found to be wrong, each with its text; `unchecked`: those that could not look, and why."""
+    unchecked: tuple[str, ...] = ()
 
 
 class Hub:
@@ -76,6 +79,7 @@ class Hub:
             "beat": self._beat,
             "rank": self._rank,
             "finding": self._finding,
+            "health": self._health,
             "captured": self._captured,
             "gone": self._is_gone,
         }
@@ -157,7 +161,7 @@ class Hub:
         """
         self._epoch = max(self._epoch, epoch)
         self._nodes = frozenset(nodes)
-        self._intake.begin(attempt, world)
+        self._intake.begin(attempt, world, self._nodes)
         self._attempt = max(self._attempt, attempt)
         self._tell({"type": "attempt", "epoch": self._epoch, "attempt": self._attempt, "clock": self._clock()})
 
@@ -213,8 +217,18 @@ class Hub:
 
     def connected(self) -> dict[str, NodeAgent]:
         """Every agent that is connected now."""
+        told = self._intake.nodes.told
         return {
-            node: NodeAgent(one.since, one.last_beat, one.offset, one.offset_bound, self._gone.get(node, 0), one.told)
+            node: NodeAgent(
+                since=one.since,
+                last_beat=one.last_beat,
+                offset=one.offset,
+                offset_bound=one.offset_bound,
+                gone_attempt=self._gone.get(node, 0),
+                told=one.told,
+                unhealthy=told(node, "unhealthy"),
+                unchecked=told(node, "unknown"),
+            )
             for node, one in self._connections.items()
         }
 
@@ -287,6 +301,11 @@ class Hub:
     def _finding(self, connection: Connection, raw: Raw) -> None:
         found = self._intake.finding(raw.get("finding"), connection.node, _clock(connection))
         if found is not None and found.role == "root":
+            self._on_event()
+
+    def _health(self, connection: Connection, raw: Raw) -> None:
+        if self._intake.health(raw.get("results"), connection.node, _clock(connection)):
+            self.changes += 1
             self._on_event()
 
     def _captured(self, connection: Connection, raw: Raw) -> None:

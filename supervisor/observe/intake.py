@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.facts import Finding, RankExit, StepRow
 from supervisor.evidence.scan import scan
-from supervisor.observe import messages
+from supervisor.observe import health, messages
 from supervisor.observe.found import Found
 from supervisor.observe.messages import Raw
 from supervisor.observe.progress import Pace, Progress, phase_of
@@ -32,13 +32,18 @@ class Intake:
     found: Found = field(default_factory=Found)
     rows: list[StepRow] = field(default_factory=list)
     pace: Pace = field(default_factory=Pace)
+    nodes: health.Nodes = field(default_factory=health.Nodes)
+    slots: frozenset[str] = frozenset()
     ignored: int = 0
 
-    def begin(self, attempt: int, world: int) -> None:
-        """A new attempt; one that is known is left as it is."""
+    def begin(self, attempt: int, world: int, slots: frozenset[str] = frozenset()) -> None:
+        """A new attempt on the nodes `slots`; of one that is known only those are taken over."""
+        self.slots = slots or self.slots
         if attempt in self.attempts or attempt < 1:
             return
         self.attempts[attempt] = Progress(attempt, world, self.pace)
+        for node, ill in self.nodes.ill():  # it belongs to the evidence of this attempt too
+            self.found.note(health.finding(ill, node, attempt, 0.0, 0.0, holds_slot=False))
         for old in sorted(self.attempts)[:-_ATTEMPTS]:
             del self.attempts[old]
             self.found.forget(old)
@@ -87,6 +92,22 @@ class Intake:
             self.ignored += 1
             return None
         return found if self.found.note(found) else None
+
+    def health(self, raw: object, node: str, clock: Clock) -> bool:
+        """Results of checks of a node; True when one says something else than before."""
+        results = health.read_results(raw)
+        if results is None:
+            self.ignored += 1
+            return False
+        news = self.nodes.note(node, results)
+        for one in news:
+            for attempt in self.attempts:
+                if one.state == "unhealthy" and attempt >= one.attempt:
+                    ours = not self.slots or node in self.slots
+                    self.found.note(
+                        health.finding(one, node, attempt, clock.offset, clock.bound, holds_slot=ours),
+                    )
+        return bool(news)
 
     def exit(self, raw: object, rank: int, attempt: int, clock: Clock) -> RankExit | None:
         """The exit record of this rank and attempt, noted in our time; None when it is another's or makes no sense."""

@@ -132,7 +132,7 @@ def finding(raw: object, node: str, offset: float, bound: float) -> Finding | No
     role, blames, said = raw.get("role"), raw.get("blames", "reporter"), text(raw.get("text"), 512)
     if attempt is None or not kind or category is None or said is None or role not in _ROLES or blames not in _BLAMES:
         return None
-    wall = number(raw.get("wall"))
+    wall, source = number(raw.get("wall")), text(raw.get("source", "log"), 16) or "log"
     return Finding(
         attempt=attempt,
         kind=kind,
@@ -148,4 +148,5 @@ def finding(raw: object, node: str, offset: float, bound: float) -> Finding | No
         monotonic=number(raw.get("monotonic")),
         offset_bound=bound + max(0.0, number(raw.get("offset_bound")) or 0.0),
         blames=cast("Any", blames),
+        source=source,
     )

@@ -173,6 +173,8 @@ class World:
                 drained_by_other=row.condition is NodeCondition.DRAINED,
                 old_ranks_gone=agent.gone_attempt if agent else 0,
                 switch=row.switch,
+                unhealthy=agent.unhealthy if agent else (),
+                unchecked=agent.unchecked if agent else (),
             )
         return nodes
 
