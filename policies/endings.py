@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from policies.clues import Case, Clue, Verdict
-from policies.ordering import best_evidence, cascade, surely_before
+from policies.ordering import best_evidence, cascade, minimal, surely_before
 
 
 def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
@@ -51,9 +51,9 @@ def weakest(
     pool = (
         [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
     )
-    minimal = [c for c in pool if not any(surely_before(o, c) for o in pool)]
-    if minimal and any(c.kind != "cancelled-by" for c in minimal):
-        first = min((c for c in minimal if c.kind != "cancelled-by"), key=best_evidence)
+    earliest = minimal(pool)
+    if earliest and any(c.kind != "cancelled-by" for c in earliest):
+        first = min((c for c in earliest if c.kind != "cancelled-by"), key=best_evidence)
         return Verdict(
             failed=True,
             category=first.category,
@@ -62,7 +62,7 @@ def weakest(
             confidence="low",
             cascade=cascade(live, first),
             why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
-            support=tuple(minimal[1:4]),
+            support=tuple(earliest[1:4]),
         )
     fallen = [c for c in live if c.role == "root"]
     if fallen:  # it was survived, and is still the best that there is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from policies.clues import Clue
 
@@ -14,6 +14,18 @@ def surely_before(one: Clue, other: Clue) -> bool:
     if one.latest is None or other.earliest is None:
         return False
     return one.latest < other.earliest
+
+
+def minimal(clues: Sequence[Clue], *, apart: bool = False) -> list[Clue]:
+    """Those that no other is surely before (`apart`: no other that tells of something else). All, where clocks and the order
+    of lines contradict each other in a circle: then nothing is known of their order.
+    """
+    found = [
+        clue
+        for clue in clues
+        if not any(surely_before(other, clue) and not (apart and same_event(other, clue)) for other in clues)
+    ]
+    return found or list(clues)
 
 
 def same_event(one: Clue, other: Clue) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from policies.clues import Case, Clue, Verdict
 from policies.endings import finished, weakest
-from policies.ordering import best_evidence, cascade, same_event, surely_before
+from policies.ordering import best_evidence, cascade, minimal, same_event, surely_before
 from policies.silence import infer
 
 GPU_SYMPTOMS: Final = frozenset(
@@ -92,15 +92,15 @@ def _scheduler(end: Clue, live: Sequence[Clue]) -> Verdict:
 
 def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
     candidates = _explained(case, causes)
-    minimal = [c for c in candidates if not any(surely_before(o, c) and not same_event(o, c) for o in candidates)]
-    first = min(minimal, key=best_evidence)
+    earliest = minimal(candidates, apart=True)
+    first = min(earliest, key=best_evidence)
     peers = [c for c in candidates if c.kind == first.kind and not surely_before(first, c)]
-    peers += [c for c in minimal if c.kind == first.kind and c not in peers]
+    peers += [c for c in earliest if c.kind == first.kind and c not in peers]
     first, category = _named(case, first, [c for c in causes if c.kind == first.kind], live)
     suspects = _suspects(case, first, category, peers)
     restart = first.restart and not _restart_cannot_help(case, first, category, live)
     unsure = (
-        first.grade < 3 or len({c.node for c in peers if c.node}) > 1 or any(c.category != category for c in minimal)
+        first.grade < 3 or len({c.node for c in peers if c.node}) > 1 or any(c.category != category for c in earliest)
     )
     return Verdict(
         failed=True,

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
-from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
+from supervisor.evidence.clocks import SYNCED_S, UNTIED_S, Clocks, is_kernel, measure, stepped_from
 from supervisor.evidence.names import numbers
 from supervisor.evidence.places import Block, Places, resolve
 from supervisor.evidence.reading import FileReading, Raw
@@ -49,7 +49,7 @@ def assemble(
     places = resolve(readings) if places is None else places
     clocks = measure(readings, places.node_of_file, zones or {})
     clues = [clue for reading in readings for clue in _clues(reading, places, clocks)]
-    clues = _survivors(clues, readings, clocks)
+    clues = _survivors(clues, readings, clocks, places)
     notes = [*clocks.notes, *(f"{r.name}: {r.problem}" for r in readings if r.problem)]
     last = max((m for r in readings for m in r.marks if m.step is not None), key=lambda m: m.step or 0, default=None)
     return Case(
@@ -85,6 +85,8 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
         stepped = jump_line is not None and raw.line >= jump_line
         low = clocks.span(raw.before, reading.name, stepped=stepped, since_boot=raw.since_boot)
         high = clocks.span(raw.after, reading.name, stepped=stepped, since_boot=raw.since_boot)
+        if low is not None and high is not None and low[0] > high[1]:
+            low, high = high, low  # the stamps around it run backwards: it is of any time between them
         category, code = raw.row.category, None
         if "code" in raw.groups:
             code = int(raw.groups["code"][:6])
@@ -198,9 +200,9 @@ def _frames(around: str) -> str:
     return next((name for name, form in _FRAMES if form.search(around)), "")
 
 
-def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks) -> list[Clue]:
+def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks, places: Places) -> list[Clue]:
     """Mark the clues after which training went on for two steps or more: they were not what ended it."""
-    later: list[float] = []
+    later: dict[str | None, list[float]] = {}  # by the node whose clock it is
     lines: dict[str, list[int]] = {}
     for reading in readings:
         if is_kernel(reading):
@@ -209,11 +211,14 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
         jump_line = stepped_from(reading, clock, clocks.near)
         good = [m for m in reading.marks if m.finite]
         lines[reading.name] = sorted({m.line for m in good})
+        node = None if reading.name in clocks.tied else places.node_of_file.get(reading.name)
         for mark in good:
             if mark.stamp is not None:
                 at = with_year(mark.stamp, clocks.near) + clock.shift
-                later.append(at + (clock.jump if jump_line is not None and mark.line >= jump_line else 0.0))
-    later.sort()
+                at += clock.jump if jump_line is not None and mark.line >= jump_line else 0.0
+                later.setdefault(node, []).append(at)
+    for times in later.values():
+        times.sort()
     out = []
     for clue in clues:
         survived = clue.survived
@@ -221,11 +226,21 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
             own = lines.get(clue.file, [])
             survived = survived or len(own) - bisect_right(own, clue.line) >= 2
             if clue.latest is not None and clue.earliest is not None and clue.latest - clue.earliest < 60:
-                survived = survived or len({round(t) for t in later[bisect_right(later, clue.latest + 1.0) :]}) >= 2
+                after = {
+                    round(t)
+                    for node, times in later.items()
+                    for t in times[bisect_right(times, clue.latest + _apart(node, clue.node)) :]
+                }
+                survived = survived or len(after) >= 2
             if clocks.start is not None and clue.latest is not None and clue.latest < clocks.start - 30:
                 survived = True  # before this job: it belongs to an earlier one
         out.append(replace(clue, survived=survived) if survived else clue)
     return out
+
+
+def _apart(node: str | None, other: str | None) -> float:
+    """Seconds by which a step must be later than an error, by the clocks of these two machines; None is not known."""
+    return SYNCED_S if node is None or other is None or node == other else UNTIED_S
 
 
 def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]) -> float | None:

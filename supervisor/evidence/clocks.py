@@ -19,7 +19,13 @@ SYNCED_S: Final = 1.0
 """Bound on two clocks of which nothing is known but that both are kept by NTP (hosts of a cluster: 10 ms and better)."""
 
 SHIFTED_S: Final = 3.0
-"""A shift between shared step lines that is larger than this is a clock's, not a slow writer's."""
+STEADY_S: Final = 0.5
+"""A shift between shared step lines that is larger than this is a clock's, not a slow writer's; the smaller number where
+three steps or more agree on it, for a writer is not slow by the same time thrice.
+"""
+
+UNTIED_S: Final = 300.0
+"""Bound on the clocks of two machines where nothing in the logs ties them and much depends on it."""
 
 OPENINGS_S: Final = 60.0
 """Launchers that start together print their first lines well within this."""
@@ -49,6 +55,7 @@ class Clocks:
     start: float | None = None
     end: float | None = None
     notes: list[str] = field(default_factory=list)
+    tied: set[str] = field(default_factory=set)  # files whose clocks have been compared by shared steps
 
     def span(
         self, stamp: Stamp | None, file: str, *, stepped: bool = False, since_boot: float | None = None
@@ -117,9 +124,10 @@ def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, st
         apart = [when - middle[step] for step, when in own.items() if step in middle]
         if not apart:
             continue
+        clocks.tied.add(name)
         off = median(apart)
         spread = max(abs(x - off) for x in apart)
-        if abs(off) > SHIFTED_S and abs(off) > 3 * spread:
+        if abs(off) > (SHIFTED_S if len(apart) < 3 else STEADY_S) and abs(off) > 3 * spread:
             clock = clocks.of_file[name]
             clock.shift, clock.bound = clock.shift - off, max(SYNCED_S, spread)
             clock.note = f"{name}: clock {off:+.1f} s against the others, by {len(apart)} shared steps"

@@ -26,6 +26,9 @@ KEPT: Final = {"root": 200, "cascade": 40, "context": 40, "benign": 8}
 SPEAKERS: Final = 8192
 """Speakers whose first line of one kind is kept beyond KEPT, of roots and of those cascades that tell who waits."""
 
+PASSED: Final = 32
+"""Finds of rows of which enough is kept that are remembered, for a line may fit several rows."""
+
 SPEAKER: Final = 20
 """Bytes at the start of a line that tell its speaker from others: a label, or host and process."""
 
@@ -147,6 +150,7 @@ class _Work:
         line, counted, start, end_of_line = at_start, 0, 0, -1
         full, met, skipped = self.full, self.met, self.skipped
         ends: list[int] = []
+        passed: deque[int] = deque(maxlen=PASSED)
         step, early = self.step, self.marks - len(self.first_marks)
         first_steps: list[int] = []
         last_steps: deque[int] = deque(maxlen=self.marks)
@@ -168,6 +172,7 @@ class _Work:
                 begin = data.rfind(b"\n", 0, end - 1) + 1
                 if full[row] or (row, data[begin : begin + SPEAKER]) in met:
                     skipped[row] += 1
+                    passed.append(hit)
                     continue
             if ends:
                 self._line(data, start, end_of_line, line, ends)
@@ -178,6 +183,10 @@ class _Work:
             line += data.count(b"\n", counted, start)
             counted = start
             ends = [hit]
+            while passed and passed[-1] >> 12 > start:
+                # The line may be of a row of which enough is kept; then it is not one for the rows below that.
+                ends.append(passed.pop())
+                skipped[ends[-1] & 4095] -= 1
         if ends:
             self._line(data, start, end_of_line, line, ends)
         if first_steps or last_steps:
@@ -195,9 +204,15 @@ class _Work:
             if begin not in texts:
                 texts[begin] = clean(_window(data, begin, stop, end))
             found = fit(texts[begin], self.rows[row : row + 1])
+            if found is not None and row in self.full and self._enough(row, data, start):
+                self.skipped[row] += 1
+                return
             if found is not None:
                 self._keep(data, start, stop, line, row, found[1], texts[begin])
                 return
+
+    def _enough(self, row: int, data: bytes, start: int) -> bool:
+        return self.full[row] or (row, data[start : start + SPEAKER]) in self.met
 
     def _steps(self, data: bytes, line: int, first: Iterable[int], last: Iterable[int]) -> None:
         """Keep lines of progress, found at these ends; `line` is the number of the block's first line."""
@@ -221,7 +236,7 @@ class _Work:
         self.kept[row] += 1
         if signature.role == "cascade" and out.first_cascade is None:
             out.first_cascade = line
-            out.words = self._words(data, start, line)
+            out.words = _last_words(self._behind(data, start), line)
         if signature.role == "benign":
             self.full[row] = True
             return
@@ -269,15 +284,6 @@ class _Work:
             return data[start - LOOK_BACK : start]
         return (self.back + data[:start])[-LOOK_BACK:]
 
-    def _words(self, data: bytes, start: int, line: int) -> tuple[int, str] | None:
-        number = line
-        for raw in reversed(self._behind(data, start).split(b"\n")[:-1]):
-            number -= 1
-            text = clean(raw[-TEXT:].decode("utf-8", "replace")).strip()
-            if text:
-                return (number, text) if number > 0 else None
-        return None
-
     def close(self) -> None:
         """The file is at its end."""
         out = self.out
@@ -289,12 +295,24 @@ class _Work:
             out.raws.extend(late)
         out.raws.sort(key=lambda raw: raw.line)
         if out.words is None and out.first_cascade is None and self.back:
-            text = self.back.rstrip(b"\n\r ")
-            number = out.lines - self.back[len(text) :].count(b"\n") + (1 if self.back.endswith(b"\n") else 0)
-            last = clean(text.rsplit(b"\n", 1)[-1][-TEXT:].decode("utf-8", "replace")).strip()
-            out.words = (max(1, number), last) if last else None
+            out.words = _last_words(self.back.removesuffix(b"\n") + b"\n", out.lines + 1)
         lines = [(line, clean(raw.decode("utf-8", "replace"))) for line, raw in (*self.first_marks, *self.last_marks)]
         out.marks = [mark for line, text in lines if (mark := _read_mark(line, text)) is not None]
+
+
+def _last_words(before: bytes, line: int) -> tuple[int, str] | None:
+    """The last line of words in what stands before line number `line`, with its number."""
+    for raw in reversed(before.split(b"\n")[:-1]):
+        line -= 1
+        text = clean(raw[-TEXT:].decode("utf-8", "replace")).strip()
+        if _says(text):
+            return (line, text) if line > 0 else None
+    return None
+
+
+def _says(text: str) -> bool:
+    """Is it a line of words, not of bytes that no program meant?"""
+    return bool(text) and ("\N{REPLACEMENT CHARACTER}" not in text or re.search(r"[A-Za-z0-9]{2}", text) is not None)
 
 
 def _read_mark(line: int, text: str) -> Mark | None:

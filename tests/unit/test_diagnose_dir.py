@@ -429,6 +429,14 @@ def test_the_accounting_tells_how_a_silent_log_ended(tmp_path):
         assert (got["failed"], got["cannot_tell"]) == (failed, False)
 
 
+def test_what_a_cascade_repeats_is_no_new_error(tmp_path):
+    """Of a cascade 40 lines are kept; the 41st is not for the rows below to claim: it reads like an exception of the script."""
+    stops = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n" * 60
+    got = diagnose(tmp_path, {"slurm-77.out": head() + steps() + stops + traceback(6, "MemoryError")})
+    check(got, "oom.host", rank=6, node="gx-02")
+    assert not got["against"]
+
+
 # --- clocks -------------------------------------------------------------------------------------------------------
 
 
