@@ -57,6 +57,23 @@ class Regular:
         )
 
 
+def refused(row: Signature) -> str:
+    """Why no engine can look for this row; empty when it can."""
+    try:
+        re.compile(row.find.encode())
+    except re.error as error:
+        return str(error)
+    if re.search(r"\(\?(=|!|<=|<!|P=)|\\[1-9]", row.find):
+        return "it looks around or back"  # `re` could, but the answers must not hang on the engine
+    try:
+        Hyperscan([row])
+    except ImportError:
+        pass
+    except Exception as error:  # noqa: BLE001 - the library has one kind of error, and its name is not there without it
+        return str(error)
+    return ""
+
+
 def engine(rows: Sequence[Signature]) -> Engine:
     """The quickest engine that this machine has. Raises ValueError when the table is too long."""
     if len(rows) > ROWS_AT_MOST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib
 import lzma
 import os
 import stat
@@ -55,25 +56,46 @@ class UnreadableError(Exception):
     """A file that could not be read to its end; `args[0]` says why. What came before it has been given out."""
 
 
-def _open(path: str) -> IO[bytes]:
+WINDOW_LOG: Final = 26
+"""A zstd file may ask for a window of 64 MiB at most (`zstd -19` asks for 8): what is read must fit a small memory."""
+
+
+def zstd() -> Any | None:
+    """Python's own zstd (from 3.14 on) or its backport; None where there is neither."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def _open(path: str, unpacker: Any | None) -> IO[bytes]:
     with open(path, "rb") as file:
         head = file.read(6)
     if head.startswith(_ZSTD):
-        raise UnreadableError("zstd: unpack it first (zstd -d)")
+        if unpacker is None:
+            raise UnreadableError(
+                "not read, this Python has no zstd: pip install backports.zstd, or unpack it (zstd -d)"
+            )
+        options = {unpacker.DecompressionParameter.window_log_max: WINDOW_LOG}
+        return cast("IO[bytes]", unpacker.open(path, "rb", options=options))
     for magic, opener in _OPENERS:
         if head.startswith(magic):
             return cast("IO[bytes]", opener(path, "rb"))
     return open(path, "rb")
 
 
-def blocks(path: str, size: int = BLOCK) -> Iterator[bytes]:
+def blocks(path: str, size: int = BLOCK, unpacker: Callable[[], Any | None] = zstd) -> Iterator[bytes]:
     """The file in blocks of whole lines. Only a line longer than a block, and the file's last, end without a line feed.
 
-    Raises UnreadableError when the file breaks off (a damaged archive, a read error).
+    `unpacker` gives what reads zstd. Raises UnreadableError when the file breaks off (a damaged archive, a read error).
     """
     rest = b""
+    module = unpacker()
+    damaged = (OSError, EOFError, zlib.error, lzma.LZMAError, *((module.ZstdError,) if module is not None else ()))
     try:
-        with _open(path) as file:
+        with _open(path, module) as file:
             while data := file.read(size):
                 cut = data.rfind(b"\n") + 1
                 if cut == 0 and len(rest) + len(data) < size:
@@ -84,5 +106,5 @@ def blocks(path: str, size: int = BLOCK) -> Iterator[bytes]:
                 rest = data[cut:]
             if rest:
                 yield rest
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except damaged as error:
         raise UnreadableError(str(error) or type(error).__name__) from error

@@ -24,12 +24,15 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import Any, Final, Literal, cast
 
 Role = Literal["root", "cascade", "context", "benign"]
 Blames = Literal["reporter", "peer", "nobody"]
+ROLES: Final = ("root", "cascade", "context", "benign")
+BLAMES: Final = ("reporter", "peer", "nobody")
 
 CATEGORIES: Final = frozenset(
     [
@@ -97,8 +100,12 @@ def read_table(text: str) -> tuple[Signature, ...]:
 
 def _row(number: int, row: Any) -> Signature:
     where = f"signature {number}"
-    if not isinstance(row, dict) or not _COLUMNS.issuperset(row):
-        raise ValueError(f"{where}: unknown columns {sorted(set(row) - _COLUMNS) if isinstance(row, dict) else row!r}")
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: {row!r} is no table")  # noqa: TRY004 - one kind of error for a bad table
+    if row.get("kind"):
+        where += f" ({row['kind']!r})"
+    for name in sorted(set(row) - _COLUMNS):
+        raise ValueError(f"{where}: there is no column {name!r}{_near(name, _COLUMNS)}")
     kind, pattern, category = str(row.get("kind", "")), str(row.get("pattern", "")), row.get("category")
     role, blames, grade = (
         row.get("role"),
@@ -106,11 +113,14 @@ def _row(number: int, row: Any) -> Signature:
         row.get("grade", 1 if row.get("role") == "cascade" else 2),
     )
     if not kind or not pattern:
-        raise ValueError(f"{where}: kind {kind!r} and pattern {pattern!r} must be there")
-    if role not in ("root", "cascade", "context", "benign") or blames not in ("reporter", "peer", "nobody"):
-        raise ValueError(f"{where}: role {role!r}, blames {blames!r}")
-    if category not in CATEGORIES or grade not in (1, 2, 3, 4):
-        raise ValueError(f"{where}: category {category!r}, grade {grade!r}")
+        raise ValueError(f"{where}: kind and pattern must be there")
+    for name, value, right in (("role", role, ROLES), ("blames", blames, BLAMES), ("grade", grade, (1, 2, 3, 4))):
+        if value not in right:
+            raise ValueError(f"{where}: {name} {value!r}: one of {', '.join(map(str, right))} is wanted")
+    if category not in CATEGORIES:
+        raise ValueError(
+            f"{where}: category {category!r} is none of the table in docs/diagnosis.md{_near(category, CATEGORIES)}"
+        )
     case = row.get("case", False) is True
     try:
         compiled = re.compile(pattern, 0 if case else re.IGNORECASE)
@@ -131,13 +141,18 @@ def _row(number: int, row: Any) -> Signature:
     )
 
 
+def _near(name: object, right: Iterable[str]) -> str:
+    close = get_close_matches(str(name), right, 1)
+    return f". Did you mean {close[0]!r}?" if close else ""
+
+
 def join(parts: Iterable[tuple[Signature, ...]]) -> tuple[Signature, ...]:
     """One table of several. Raises ValueError when a kind is there twice."""
     rows = tuple(row for part in parts for row in part)
     seen: set[str] = set()
     for row in rows:
         if row.kind in seen:
-            raise ValueError(f"signature {row.kind!r} is there twice")
+            raise ValueError(f"signature {row.kind!r} is there twice; a row of a site needs a kind of its own")
         seen.add(row.kind)
     return rows
 
