@@ -79,7 +79,7 @@ class Controller:
         parts, run = self.parts, self.parts.run
         files = RunFiles(run)
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
-        self.world = World(parts.cluster, parts.store, hub, files)
+        self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape())
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock())
         self.loop.stop_asked_by = stop_asked or None
         for number in (signal.SIGTERM, signal.SIGINT):

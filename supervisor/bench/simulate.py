@@ -7,10 +7,12 @@ would say.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import pkgutil
+import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -21,7 +23,7 @@ from supervisor.bench import scenarios
 from supervisor.bench.checkers import Broken, Checkers
 from supervisor.bench.words import Then, When
 from supervisor.bench.world.given import Given
-from supervisor.bench.world.points import Points
+from supervisor.bench.world.points import Branching, Points, in_copies
 from supervisor.bench.world.timeline import clock
 from supervisor.bench.world.world import Plant, SimWorld
 from supervisor.telling.incident_facts import Known
@@ -76,6 +78,15 @@ class Outcome:
         parts = [run_story(self.history, known)]
         parts += [incident_story(self.history, i.number, known) for i in self.history.incidents]
         return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How it went on after the controller had died at a boundary, which `where` names; `why` it is not good, if so."""
+
+    point: int
+    where: str
+    why: tuple[str, ...]
 
 
 def quiet() -> None:
@@ -152,8 +163,34 @@ def crash_points(scenario: Scenario, seed: int = 0, mode: str | None = None) -> 
 
 
 def killed_at_each(
-    scenario: Scenario, seed: int = 0, mode: str | None = None, step: int = 1, begin: int = 0
-) -> Iterator[tuple[int, Outcome]]:
-    """The same story, with the controller killed at one boundary after the other; `step`: only each so-manyth."""
-    for point in range(begin, crash_points(scenario, seed, mode), step):
-        yield point, tell(scenario, seed, mode=mode, kills=frozenset({point}))
+    scenario: Scenario,
+    seed: int = 0,
+    mode: str | None = None,
+    *,
+    step: int = 1,
+    begin: int = 0,
+    plant: Plant | None = None,
+) -> list[Death]:
+    """The same story, with the controller killed at one boundary after the other; `step`: only each so-manyth.
+
+    The story is played once, and its world forked at each boundary: half the work, and the same bytes as from the start.
+    """
+    points = Branching(range(begin, sys.maxsize, step))
+
+    def play() -> bytes:
+        outcome = tell(scenario, seed, mode=mode, points=points, plant=plant)
+        why = [*outcome.why(), *([outcome.raised] if outcome.raised else [])]
+        if len(outcome.world.lives) < 2:
+            why.append("no second controller was started")
+        return json.dumps([points.hit, why]).encode()
+
+    in_copies(points, play)
+    return [_death(point, said) for point, said in points.told.items()]
+
+
+def _death(point: int, said: bytes) -> Death:
+    try:
+        hit, why = json.loads(said)
+    except ValueError:
+        return Death(point, "", (f"the copy of the world broke: {said.decode(errors='replace') or 'no word'}",))
+    return Death(point, " ".join(hit), tuple(why))

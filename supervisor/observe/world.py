@@ -19,6 +19,7 @@ from policies.facts import (
     Unknown,
     View,
 )
+from policies.layout import Layout
 from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable
 from supervisor.ports import Agents, AttemptFiles, Store
@@ -49,7 +50,8 @@ class Done(Protocol):
 class World:
     """Keeps what was seen last of each part. `refresh_*` may block and are called in worker threads, one at a time each."""
 
-    def __init__(self, cluster: Cluster, store: Store, agents: Agents, files: AttemptFiles) -> None:
+    def __init__(self, cluster: Cluster, store: Store, agents: Agents, files: AttemptFiles, layout: Layout) -> None:
+        self._layout = layout
         self._files = files
         self._cluster = cluster
         self._store = store
@@ -137,7 +139,7 @@ class World:
             views_made=self._views,
             fenced=self._marked("FENCED", history),
             launched=frozenset(shown),
-            untold=self._untold(history, nodes),
+            untold=self._untold(history, nodes, attempt.started if attempt else frozenset()),
             steps_running=running,
             findings=self._agents.findings(number) if number else (),
             cluster_as_of=self._cluster_as_of,
@@ -193,20 +195,20 @@ class World:
                 running.add(int(match[1]))
         return frozenset(running), shown
 
-    def _untold(self, history: History, nodes: Mapping[str, NodeView] | Unknown) -> frozenset[str]:
+    def _untold(
+        self, history: History, nodes: Mapping[str, NodeView] | Unknown, started: frozenset[int]
+    ) -> frozenset[str]:
         """A launch is asked for node by node, and whoever asks may die in between. One that is accepted has told them all."""
         attempt, seen = history.attempt, self._cluster_view
-        if (
-            attempt is None
-            or attempt.accepted_at is not None
-            or isinstance(seen, Unreadable)
-            or isinstance(nodes, Unknown)
-        ):
+        over = attempt is None or attempt.accepted_at is not None
+        if over or attempt is None or isinstance(seen, Unreadable) or isinstance(nodes, Unknown):
             return frozenset()
-        rows = [row for name, row in seen.steps.items() if (m := _STEP.search(name)) and int(m[1]) == attempt.number]
-        known = frozenset().union(*(row.known_on for row in rows))
-        missing = set(attempt.slots) - known if rows else set()
-        return frozenset(n for n in missing if n in nodes and nodes[n].state is NodeState.UP)
+        told = {attempt.slots[self._layout.slot_of(rank)] for rank in started}
+        for name, row in seen.steps.items():
+            match = _STEP.search(name)
+            if match is not None and int(match[1]) == attempt.number:
+                told |= row.known_on
+        return frozenset(n for n in attempt.slots if n not in told and n in nodes and nodes[n].state is NodeState.UP)
 
     def _marked(self, name: str, history: History) -> frozenset[int]:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""

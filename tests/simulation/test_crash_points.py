@@ -9,7 +9,10 @@ import os
 
 import pytest
 
+from policies.facts import History
 from supervisor.bench.simulate import Scenario, crash_points, every, killed_at_each, tell
+from supervisor.bench.world.points import Branching, in_copies
+from supervisor.bench.world.world import Plant
 
 STORIES = [one for one in every().values() if one.killed]
 SAMPLES = 3
@@ -21,14 +24,33 @@ def test_it_may_die_anywhere(scenario: Scenario) -> None:
     count = crash_points(scenario, mode=mode)
     step = 1 if os.environ.get("RELIGHT_ALL_POINTS") else max(1, count // SAMPLES)
     begin = 0 if step == 1 else sum(scenario.name.encode()) % step  # other boundaries in each scenario
-    for point, outcome in killed_at_each(scenario, mode=mode, step=step, begin=begin):
-        assert outcome.good, f"killed at {point} ({outcome.world.points.hit}): {outcome.why()}{outcome.raised}"
-        assert len(outcome.world.lives) > 1, point
+    deaths = killed_at_each(scenario, mode=mode, step=step, begin=begin)
+    assert [one.point for one in deaths] == list(range(begin, count, step))
+    assert not [one for one in deaths if one.why]
 
 
-def test_every_kind_of_boundary_is_passed() -> None:
-    names = set()
-    for name in ("ten-forty", "newest-broken", "planned-stop"):
-        names |= set(tell(every()[name]).world.points.names)
-    for wanted in ("journal torn", "effect before launch", "effect after stop", "seal before outcome", "work after"):
-        assert wanted in names
+def test_a_copy_of_the_world_goes_on_as_one_from_the_start() -> None:
+    """Forking is only quicker: the same journal, the same boundaries, whether the world was forked or played from the start."""
+    scenario = every()["ten-forty"]
+    point = crash_points(scenario) // 2
+    points = Branching(range(point, point + 1))
+
+    def play() -> bytes:
+        return repr(tell(scenario, points=points).history).encode()
+
+    in_copies(points, play)
+    assert points.told[point].decode() == repr(tell(scenario, kills=frozenset({point})).history)
+
+
+class Stumbles(Plant):
+    def recall(self, history: History) -> History:
+        if history.attempts:
+            raise AssertionError("planted")
+        return history
+
+
+def test_what_goes_wrong_after_a_death_is_told() -> None:
+    """A planted fault that only the second controller meets."""
+    deaths = killed_at_each(every()["ten-forty"], step=40, plant=Stumbles())
+    assert len(deaths) > 3
+    assert all("planted" in one.why[0] for one in deaths if one.point > 40)

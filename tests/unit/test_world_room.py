@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from policies.facts import UNKNOWN, History
+from policies.layout import Layout
 from slurm.cluster import Unreadable
 from supervisor.observe.world import World
 
@@ -32,7 +33,7 @@ class Store:
 def test_free_room_is_seen_with_the_store() -> None:
     store, nothing = Store(), SimpleNamespace(capture=None, failures={}, released=False)
     blind: Any = SimpleNamespace(has_exits=lambda _: False)
-    world = World(blind, store, blind, blind)  # type: ignore[arg-type]
+    world = World(blind, store, blind, blind, Layout(1, 1, 1, 1))  # type: ignore[arg-type]
     assert world.view(History(), 1.0, nothing).store_free_bytes is None
     world.refresh_store(1.0, None)
     assert world.view(History(), 1.0, nothing).store_free_bytes == 7

@@ -49,9 +49,5 @@ def _killed(what: tuple[str, str]) -> tuple[int, list[str]]:
     """How many deaths, and those after which something did not hold."""
     quiet()
     name, mode = what
-    count, bad = 0, []
-    for point, outcome in killed_at_each(every()[name], mode=mode):
-        count += 1
-        if not outcome.good:
-            bad.append(f"at {point}: {'; '.join(outcome.why()[:2])}")
-    return count, bad
+    deaths = killed_at_each(every()[name], mode=mode)
+    return len(deaths), [f"at {one.point} ({one.where}): {'; '.join(one.why[:2])}" for one in deaths if one.why]

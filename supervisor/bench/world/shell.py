@@ -107,7 +107,7 @@ class Life:
         self.hub = SimHub("/nonexistent/run", world.token, world.clock, self._heard, BEAT_S, rules.node.silent_s)
         self.hub.later = self.later
         cluster, store = world.plant.cluster(world.cluster), world.plant.store(world.store)
-        self.look = World(cluster, store, self.hub, world.files)
+        self.look = World(cluster, store, self.hub, world.files, given.layout)
         workers = Workers(self.later, self._work_s, world.points.passing, twice=given.twice)
         ports = Ports(
             world.run,
