@@ -83,7 +83,7 @@ class HealthSettings(_Section):
     kernel_log: Word = ""
     """A path; "none" to leave it; empty: /dev/kmsg, else the journal."""
     nvrx_python: Word = ""
-    """The Python that has nvidia_resiliency_ext, where the agent's own has not."""
+    """The path of a Python that has nvidia_resiliency_ext (`make setup`: .venv-nvrx/bin/python), where our own has not."""
 
 
 class Settings(_Section):
@@ -144,6 +144,8 @@ def tell_agents(run_dir: str, settings: Settings) -> None:
         *health["paths"],
     ]
     health["kernel_log"] = health["kernel_log"] or KERNEL_LOG.get(settings.cluster.kind, "")
+    if health["nvrx_python"]:
+        health["nvrx_python"] = os.path.abspath(health["nvrx_python"])
     show_whole(os.path.join(run_dir, "health.json"), json.dumps({"schema": 1, **health}).encode())
 
 

@@ -100,7 +100,7 @@ class Nodes:
     by_node: dict[str, dict[str, Health]] = field(default_factory=dict)
 
     def note(self, node: str, results: Iterable[Health]) -> list[Health]:
-        """Keep them; returns those that say something else than before."""
+        """Keep them; returns those that say something else than before. That all is well is no news the first time."""
         kept = self.by_node.setdefault(node, {})
         news = []
         for one in results:
@@ -108,7 +108,8 @@ class Nodes:
             if last is None and len(kept) >= MOST:
                 continue
             kept[one.name] = one
-            if last is None or (last.state, last.kind, last.text) != (one.state, one.kind, one.text):
+            before = ("healthy", "") if last is None else (last.state, last.text)
+            if one.state != before[0] or (one.state != "healthy" and one.text != before[1]):
                 news.append(one)
         return news
 
@@ -148,7 +149,8 @@ def finding(one: Health, node: str, attempt: int, offset: float, bound: float, *
 
 
 def _site_category(text: str) -> str:
+    known = next((category for start, category in _NHC if start in text), None)
+    if known is not None:
+        return known
     match = scan(text)
-    if match is not None and match.role == "root" and match.category != "none":
-        return match.category
-    return next((category for start, category in _NHC if start in text), KINDS["site-check"][1])
+    return match.category if match is not None and match.role == "root" else KINDS["site-check"][1]

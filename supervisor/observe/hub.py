@@ -304,8 +304,9 @@ class Hub:
             self._on_event()
 
     def _health(self, connection: Connection, raw: Raw) -> None:
-        if self._intake.health(raw.get("results"), connection.node, _clock(connection)):
-            self.changes += 1
+        news = self._intake.health(raw.get("results"), connection.node, _clock(connection))
+        self.changes += bool(news)
+        if any(one.state != "unknown" for one in news):
             self._on_event()
 
     def _captured(self, connection: Connection, raw: Raw) -> None:

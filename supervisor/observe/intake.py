@@ -93,12 +93,12 @@ class Intake:
             return None
         return found if self.found.note(found) else None
 
-    def health(self, raw: object, node: str, clock: Clock) -> bool:
-        """Results of checks of a node; True when one says something else than before."""
+    def health(self, raw: object, node: str, clock: Clock) -> list[health.Health]:
+        """Results of checks of a node; returns those that say something else than before."""
         results = health.read_results(raw)
         if results is None:
             self.ignored += 1
-            return False
+            return []
         news = self.nodes.note(node, results)
         for one in news:
             for attempt in self.attempts:
@@ -107,7 +107,7 @@ class Intake:
                     self.found.note(
                         health.finding(one, node, attempt, clock.offset, clock.bound, holds_slot=ours),
                     )
-        return bool(news)
+        return news
 
     def exit(self, raw: object, rank: int, attempt: int, clock: Clock) -> RankExit | None:
         """The exit record of this rank and attempt, noted in our time; None when it is another's or makes no sense."""

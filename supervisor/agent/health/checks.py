@@ -77,7 +77,7 @@ class Gpus:
 def checks_of(plan: Plan, baselines: str) -> list[Check]:
     """Everything to look at in one round. `baselines`: a folder on this node for what must outlive a look."""
     checks: list[Check] = [_disk(path, plan.deadline_s) for path in dict.fromkeys(plan.paths)]
-    checks += [Memory(), ClockStep(), _gpus(plan.deadline_s), _nvrx(plan, baselines)]
+    checks += [Memory(), ClockStep(), _gpus(plan), _nvrx(plan, baselines)]
     for argv in plan.commands:
         checks.append(Asks(f"command {os.path.basename(argv[0])}", Child(argv, plan.deadline_s), command.judge))
     return _each_once(checks)
@@ -88,11 +88,13 @@ def _disk(path: str, deadline_s: float) -> Check:
     return Asks(f"disk {path}", child, lambda ran: disk.judge(path, ran))
 
 
-def _gpus(deadline_s: float) -> Check:
-    if importlib.util.find_spec("pynvml") is not None:
-        return Gpus(Child([sys.executable, nvml.CHILD], deadline_s, _SAFE), nvml.from_child)
+def _gpus(plan: Plan) -> Check:
+    """NVML says more than nvidia-smi; what NVRx is installed with has it."""
+    python = sys.executable if importlib.util.find_spec("pynvml") is not None else plan.nvrx_python
+    if python:
+        return Gpus(Child([python, nvml.CHILD], plan.deadline_s, _SAFE), nvml.from_child)
     if shutil.which(nvml.SMI[0]) is not None:
-        return Gpus(Child(nvml.SMI, deadline_s), nvml.from_smi)
+        return Gpus(Child(nvml.SMI, plan.deadline_s), nvml.from_smi)
     return Says("gpus", "neither pynvml nor nvidia-smi is here")
 
 

@@ -62,19 +62,19 @@ def nvlink(checks: Any, said: _Said, base: str) -> Row:  # noqa: ARG001
     return said.row(check())
 
 
-def link(checks: Any, said: _Said, base: str) -> Row:
+def link(checks: Any, said: _Said, base: str, sensor: str = STATE) -> Row:
     """Ports that were ACTIVE at the first look and are not now."""
-    kept = _baseline(STATE, f"{base}/state")
+    kept = _baseline(sensor, f"{base}/state")
     if isinstance(kept, str):
         return "unknown", kept
     check = checks.NicLinkStateHealthCheck(link_state_path_template=f"{base}/state/{{nic}}")
-    check.link_state_path_template = STATE
+    check.link_state_path_template = sensor
     return said.row(check())
 
 
-def link_count(checks: Any, said: _Said, base: str) -> Row:
+def link_count(checks: Any, said: _Said, base: str, sensor: str = DOWNED) -> Row:
     """How often the port next to each GPU went down since the first look."""
-    kept = _baseline(DOWNED, f"{base}/downed")
+    kept = _baseline(sensor, f"{base}/downed")
     if isinstance(kept, str):
         return "unknown", kept
     pynvml = checks.GPUHealthCheck().pynvml
@@ -87,7 +87,7 @@ def link_count(checks: Any, said: _Said, base: str) -> Row:
         check = checks.NicHealthCheck(device_index=index, link_down_path_template=f"{base}/downed/{{nic}}")
         if check.nic_name not in kept:
             return "unknown", f"GPU {index} has no port that counts"
-        check.link_down_path_template = DOWNED
+        check.link_down_path_template = sensor
         found.append(check())
     return said.row(all(found))
 
@@ -123,7 +123,8 @@ def _links(nvml: Any) -> bool:
 
 def _baseline(template: str, folder: str) -> set[str] | str:
     """The ports whose sensor is there, with its first reading kept in `folder`; else why there is nothing to judge by."""
-    found = {path.split("/")[4]: path for path in glob.glob(template.format(nic="*"))}
+    depth = template.split("/").index("{nic}")
+    found = {path.split("/")[depth]: path for path in glob.glob(template.format(nic="*"))}
     os.makedirs(folder, exist_ok=True)
     gone = set(os.listdir(folder)) - set(found)
     if gone:
