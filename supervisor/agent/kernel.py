@@ -28,6 +28,7 @@ DRIFT: Final = 1e-4
 JOURNAL: Final = ("journalctl", "--dmesg", "--follow", "--output=json", "--lines=1000", "--no-pager", "--quiet")
 
 _READ: Final = 1 << 20
+_END_S: Final = 1.0
 _AGAIN_S: Final = 30.0
 """Seconds before a journalctl that has ended is started again."""
 
@@ -65,7 +66,7 @@ class Ring:
         lines = self._ring.look()
         boot = self._wall() - self._monotonic()
         timed = [self._timed(line, boot) for line in lines]
-        if len(lines) < RECORDS:
+        if self._ring.is_open and len(lines) < RECORDS:
             self._caught_up = now
         return timed
 
@@ -118,7 +119,7 @@ class Journal:
         except BlockingIOError:
             return []
         if not data:
-            self._stop(f"journalctl ended with {process.wait()}")
+            self._stop("journalctl ended")
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _READ:
             self._rest = b""
@@ -153,7 +154,7 @@ class Journal:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                process_group=0,
             )
         except OSError as error:
             self._ended = f"{self._argv[0]}: {error.strerror}"
@@ -172,7 +173,8 @@ class Journal:
             os.killpg(process.pid, signal.SIGKILL)
         if process.stdout is not None:
             process.stdout.close()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that a dead disk holds is left behind
+            process.wait(_END_S)
 
     def _line(self, raw: bytes) -> Line | None:
         try:

@@ -131,6 +131,11 @@ class Kmsg:
         told, self._losses = self._losses, []
         return told
 
+    @property
+    def is_open(self) -> bool:
+        """Could it be opened at the last look?"""
+        return self._file is not None
+
     def close(self) -> None:
         """Let go of the device."""
         if self._file is not None:

@@ -13,6 +13,7 @@ import pytest
 from supervisor.agent.follow import Follower
 from supervisor.agent.health.results import State
 from supervisor.agent.kernel import DRIFT, Journal, Nothing, Ring, Written, find
+from supervisor.evidence.tail import RECORDS, Line
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4411, name=python, GPU has fallen off the bus."
 WALL = 1e9  # of the boot, by the clocks of these tests
@@ -64,6 +65,39 @@ def test_what_comes_live_lies_between_two_looks_whatever_its_stamp(ring, stamp):
     (line,) = log.look()
     assert WALL + 1000.0 <= line.wall <= WALL + 1000.25
     assert line.bound == 0.0
+
+
+def test_a_ring_that_opens_late_is_still_history(tmp_path):
+    """Before, it had no lines because it could not be read: what it gives then is not new."""
+    path, clock = str(tmp_path / "kmsg"), Clock(1000.0)
+    log = Ring(path, clock.wall, clock.monotonic)
+    assert log.look() == []
+    os.mkfifo(path)
+    hold = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    os.write(hold, f"3,1,40000000,-;{XID}\n".encode())
+    (line,) = log.look()
+    assert line.wall == WALL + 40.0
+    log.close()
+    os.close(hold)
+
+
+def test_a_long_ring_is_history_until_its_end(tmp_path, monkeypatch):
+    """One look takes so many records; the second may still be reading what was there before the first."""
+    lines = "".join(f"6,{n},40000000,-;old\n" for n in range(RECORDS + 5)).splitlines(keepends=True)
+    path, clock = str(tmp_path / "kmsg"), Clock(1000.0)
+    os.mkfifo(path)
+    log = Ring(path, clock.wall, clock.monotonic)
+    log.look()
+    log._caught_up = None
+    hold = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    records = iter(lines)
+    monkeypatch.setattr(os, "read", lambda _fd, _size: next(records, "").encode())
+    first, second = log.look(), log.look()
+    monkeypatch.undo()
+    assert (len(first), len(second)) == (RECORDS, 5)
+    assert {line.wall for line in first + second} == {WALL + 40.0}
+    log.close()
+    os.close(hold)
 
 
 def test_a_ring_that_is_read_or_not(ring, tmp_path):
@@ -119,7 +153,7 @@ def test_a_journalctl_that_ends_is_started_again_where_it_was(tmp_path):
     wait_for(log, lambda _log: False)
     wait_for(log, lambda log: log._process is None)
     verdict = log.verdict()
-    assert (verdict.state, verdict.text) == (State.UNKNOWN, "no kernel log: journalctl ended with 0")
+    assert (verdict.state, verdict.text) == (State.UNKNOWN, "no kernel log: journalctl ended")
     assert log.look() == []
     assert log._process is None  # not at once
     clock.now += 31
@@ -194,8 +228,6 @@ class Given:
         return []
 
     def say(self, ago, text=XID, bound=0.0):
-        from supervisor.evidence.tail import Line
-
         self.lines.append(Line(text, None, 0.0, None, time.time() - ago, bound))
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from supervisor.observe.health import MOST, Nodes, finding, read_results
-from supervisor.observe.hub import Hub
+from policies.facts import History
+from policies.layout import Layout
+from slurm.cluster import ClusterView, NodeCondition, NodeRow
+from supervisor.observe.health import MOST, SHOWN, Nodes, finding, read_results
+from supervisor.observe.hub import Hub, NodeAgent
 from supervisor.observe.intake import Clock, Intake
+from supervisor.observe.world import World
+from supervisor.telling.status import VIEW
 
 GOOD = {
     "name": "gpus", "state": "unhealthy", "kind": "gpu-ecc", "text": "GPU 3: 1", "when": 1060.0, "took_s": 0.2,
@@ -161,3 +168,25 @@ def test_the_hub_wakes_for_what_is_wrong_and_not_for_what_is_unknown(tmp_path):
     assert [found.kind for found in hub.findings(1)] == ["gpu-ecc"]
     hub.take(Peer(), {"type": "health", "results": "nonsense"})
     assert (hub.changes, len(events), hub.ignored_count) == (2, 1, 1)
+
+
+def test_it_is_shown_under_the_node(intake):
+    """`relight status --json` prints the view's nodes as they are."""
+    intake.health([GOOD, {**GOOD, "name": "disk /a", "state": "unknown", "kind": "", "text": "x" * 200}], "n000", CLOCK)
+    told = intake.nodes.told
+    agent = NodeAgent(0.0, 1.0, 0.0, 0.0, 0, True, told("n000", "unhealthy"), told("n000", "unknown"))
+    row = {name: NodeRow(name, NodeCondition.UP) for name in ("n000", "n001")}
+    ports = SimpleNamespace(
+        read=lambda: ClusterView(nodes=row, steps={}),
+        connected=lambda: {"n000": agent},
+        changes=1,
+        findings=lambda _attempt: (),
+        marked=lambda _attempt, _name: False,
+    )
+    world = World(ports, ports, ports, ports, Layout(1, 1, 1, 1))
+    world.refresh_cluster(1.0)
+    view = world.view(History(), 1.0, SimpleNamespace(capture=None, failures={}, released=False))
+    shown = VIEW.dump_python(view, mode="json")["nodes"]
+    assert shown["n000"]["unhealthy"] == ["gpus: GPU 3: 1"]
+    assert shown["n000"]["unchecked"] == [f"disk /a: {'x' * SHOWN}"]
+    assert (shown["n001"]["unhealthy"], shown["n001"]["unchecked"]) == ([], [])

@@ -108,7 +108,7 @@ class _Asked(threading.Thread):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                process_group=0,  # not a session of its own: on a local cluster the session is the node
                 env=self._env,
             )
         except (OSError, ValueError) as error:
