@@ -29,6 +29,7 @@ def infer(case: Case, live: Sequence[Clue]) -> Verdict | None:
         _out_of_step,
         _first_heartbeat,
         _busy_rank,
+        _missing_in_trace,
         _silent_ranks,
         _behind,
         _gap_in_tasks,
@@ -188,6 +189,30 @@ def _busy_rank(case: Case, live: Sequence[Clue]) -> Verdict | None:
     return _verdict("config", first, why, live, restart=False)
 
 
+def _missing_in_trace(case: Case, live: Sequence[Clue]) -> Verdict | None:
+    """The flight recorders name who never came."""
+    told = next((c for c in live if c.kind == "trace-missing" and c.tasks), None)
+    if told is None:
+        return None
+    nodes = {case.node_of(rank) for rank in told.tasks}
+    node = nodes.pop() if len(nodes) == 1 else None
+    words = case.last_words.get(told.tasks[0])
+    where = (told.file, told.line) if words is None else (words.file, words.line)
+    text = told.text if words is None else words.text
+    first = _place(*where, told.tasks[0], node, text, "hang.unknown")
+    who = f"Rank{'s' if len(told.tasks) > 1 else ''} {', '.join(map(str, told.tasks[:8]))}"
+    waiting = f", in which {told.code} ranks waited" if told.code else ""
+    why = f"{who} never reached {told.text}{waiting}: the flight recorders say so ({told.file})."
+    suspects = (node,) if node is not None and _all_of(case, node, set(told.tasks)) else ()
+    return _verdict("hang.unknown", first, why, live, restart=True, suspects=suspects)
+
+
+def _all_of(case: Case, node: str, ranks: set[int]) -> bool:
+    """All ranks of a node that has several, in a job of several nodes."""
+    own = case.ranks_of(node)
+    return len(case.nodes) > 1 and len(own) > 1 and set(own) <= ranks
+
+
 def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     """Ranks that never said that they waited, while most others did."""
     hurt, silent = _waiting(case, live)
@@ -198,9 +223,6 @@ def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     ranks = sorted(silent)
     nodes = {case.node_of(rank) for rank in ranks}
     node = nodes.pop() if len(nodes) == 1 else None
-    whole = (
-        node is not None and len(case.nodes) > 1 and len(case.ranks_of(node)) > 1 and set(case.ranks_of(node)) <= silent
-    )
     words = case.last_words.get(ranks[0])
     own = [c for c in live if c.rank in silent and c.role in ("root", "context") and not c.survived]
     first = own[-1] if own else None
@@ -211,7 +233,7 @@ def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
         first = _place(out.file, out.line, ranks[0], node, out.text, "hang.unknown")
     names = ", ".join(str(rank) for rank in ranks[:8])
     why = f"Rank{'s' if len(ranks) > 1 else ''} {names} never reached the collective in which {len(hurt)} ranks timed out."
-    suspects = (node,) if whole and node else ()
+    suspects = (node,) if node is not None and _all_of(case, node, silent) else ()
     return _verdict("hang.unknown", first, why, live, restart=True, suspects=suspects)
 
 

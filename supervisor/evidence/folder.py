@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from policies.clues import Case, Clue, Verdict
 from policies.verdict import judge
 from supervisor.errors import UserError
+from supervisor.evidence.analyser import Analyser, AnalyserError
 from supervisor.evidence.casefile import assemble
 from supervisor.evidence.files import walk
 from supervisor.evidence.names import expand
 from supervisor.evidence.places import Places, resolve
 from supervisor.evidence.reading import FEW_MARKS, MARKS, FileReading, Reader
+from supervisor.evidence.traces import Dumps, Missing, Trace, dumps, missing, read_trace
 
 LAYOUT_BYTES: Final = 16 << 20
 MANY_FILES: Final = 1000
@@ -58,14 +60,68 @@ def _given(readings: Sequence[FileReading], layout: dict[str, Any]) -> Places:
     )
 
 
-def diagnose_folder(folder: str, layout: dict[str, Any] | None = None, reader: Reader | None = None) -> Diagnosed:
-    """Read every log below the folder and judge. Raises OSError when the folder can't be listed."""
+def diagnose_folder(
+    folder: str, layout: dict[str, Any] | None = None, reader: Reader | None = None, analyser: Analyser | None = None
+) -> Diagnosed:
+    """Read every log below the folder and judge. Raises OSError when the folder can't be listed.
+
+    `analyser` is given the flight-recorder dumps that are pickles, and runs what is in them; without it they stay unread.
+    """
     reader = reader or Reader()
     names = walk(folder)
-    marks = MARKS if len(names) < MANY_FILES else FEW_MARKS
-    readings = [reader.read(os.path.join(folder, name), name, marks) for name in names]
-    case = assemble(readings, _given(readings, layout or {}))
+    recorded = dumps(folder, names)
+    logs = sorted(set(names) - {*recorded.json, *recorded.pickles})
+    marks = MARKS if len(logs) < MANY_FILES else FEW_MARKS
+    readings = [reader.read(os.path.join(folder, name), name, marks) for name in logs]
+    places = _given(readings, layout or {})
+    case = assemble(readings, places)
+    told, notes = _recorded(folder, recorded, analyser)
+    case = replace(case, clues=(*case.clues, *(_clue(one, places) for one in told)), notes=(*case.notes, *notes))
     return Diagnosed(case, judge(case), len(names), sum(reading.size for reading in readings))
+
+
+def _recorded(folder: str, recorded: Dumps, analyser: Analyser | None) -> tuple[list[Missing], list[str]]:
+    """Who is missing by the flight recorders, and what could not be read of them."""
+    traces: list[Trace] = []
+    notes: list[str] = []
+    for name in recorded.json:
+        try:
+            traces.append(read_trace(os.path.join(folder, name), name))
+        except (OSError, ValueError) as error:
+            notes.append(f"{name}: {error}")
+    found = [one] if (one := missing(traces)) is not None else []
+    if recorded.pickles and analyser is None:
+        notes.append(
+            f"{recorded.pickles[0]} and {len(recorded.pickles) - 1} more flight-recorder dumps are pickles and were not read"
+            " (--traces has NVRx's analyser read them, which runs what is in them)"
+        )
+    elif recorded.pickles and analyser is not None:
+        try:
+            found += analyser.missing(folder, recorded.pickles)
+        except (AnalyserError, OSError) as error:
+            notes.append(f"{recorded.pickles[0]} and {len(recorded.pickles) - 1} more: NVRx's analyser: {error}")
+    return found, notes
+
+
+def _clue(one: Missing, places: Places) -> Clue:
+    seq = "" if one.seq is None else f" {one.seq}"
+    return Clue(
+        kind="trace-missing",
+        role="context",
+        grade=2,
+        category="hang.unknown",
+        blames="nobody",
+        restart=True,
+        text=f"{one.what}{seq}",
+        file=one.file,
+        line=1,
+        rank=one.ranks[0],
+        node=places.node(one.ranks[0]),
+        seq=one.seq,
+        code=one.waiting,
+        tasks=one.ranks,
+        found_by="flight recorder",
+    )
 
 
 def as_json(found: Diagnosed) -> dict[str, Any]:
