@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib import metadata
 from typing import Final
 
 import click
 
-from supervisor.bench import agents, costs
+from supervisor.bench import agents, costs, earliest
+from supervisor.bench.figure import Figure
 from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
 from supervisor.durable import replace_whole
 
@@ -24,6 +26,9 @@ RIVALS: Final[Mapping[str, Callable[[], Rival]]] = {
     "warm": lambda: Relight(warm=True),
     "torchrun": torchrun,
 }
+PARTS: Final = ("restart", "costs", "earliest-error")
+"""What can be measured alone."""
+
 LATER_S: Final = 0.25
 """How much later than under a bare restart the new ranks may begin, seconds."""
 COLD_SHARE: Final = 1.15
@@ -31,22 +36,6 @@ WARM_SHARE: Final = 0.3
 """The time to a step, as a share of that of a bare restart."""
 RECOVERY_S: Final = 2.0
 HELP_S: Final = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure. `limit` None: told, not judged. `beside`: what else was measured, for comparison."""
-
-    name: str
-    value: float
-    unit: str
-    limit: float | None = None
-    beside: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def good(self) -> bool:
-        """It lies within its limit; nan never does."""
-        return self.limit is None or self.value <= self.limit
 
 
 def medians(samples: Sequence[Sample]) -> Sample:
@@ -142,21 +131,31 @@ def measure_costs(folder: str, say: Callable[[str], None]) -> dict[str, float]:
     return told
 
 
-def report(figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]], load: float) -> dict[str, object]:
-    """What build/bench.json holds. `load`: of the machine, before the first contest."""
+def report(
+    figures: Sequence[Figure], samples: Mapping[str, Sequence[Sample]], load: float, skipped: Sequence[str] = ()
+) -> dict[str, object]:
+    """What build/bench.json holds. `load`: of the machine, before the first contest; `skipped`: what could not be had."""
     return {
         "schema": 1,
         "ok": all(figure.good for figure in figures),
         "figures": [{**asdict(figure), "good": figure.good} for figure in figures],
+        "skipped": list(skipped),
         "samples": {name: [asdict(sample) for sample in found] for name, found in samples.items()},
         "machine": {
             "cores": len(os.sched_getaffinity(0)),
             "load_before": load,
             "load_after": os.getloadavg()[0],
             "python": platform.python_version(),
-            "torch": metadata.version("torch"),
+            "torch": _version("torch"),
         },
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def rows(figures: Sequence[Figure]) -> list[tuple[str, str, str, str, str]]:
@@ -165,7 +164,7 @@ def rows(figures: Sequence[Figure]) -> list[tuple[str, str, str, str, str]]:
         (
             one.name,
             f"{_short(one.value)} {one.unit}",
-            "" if one.limit is None else f"{_short(one.limit)} {one.unit}",
+            "" if one.limit is None else f"{'>= ' if one.least else ''}{_short(one.limit)} {one.unit}",
             ", ".join(f"{label} {_short(value)}" for label, value in one.beside.items()),
             "" if one.limit is None else "ok" if one.good else "MISSED",
         )
@@ -175,6 +174,8 @@ def rows(figures: Sequence[Figure]) -> list[tuple[str, str, str, str, str]]:
 
 def _short(value: float) -> str:
     """Three figures that count; whole numbers as they are."""
+    if math.isnan(value):
+        return "not told"
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
 
 
@@ -194,11 +195,11 @@ def show(figures: Sequence[Figure]) -> None:
     Console().print(table)
 
 
-def main(folder: str, *, repeats: int, as_json: bool) -> int:
+def main(folder: str, *, repeats: int, as_json: bool, parts: Sequence[str] = PARTS) -> int:
     """Measure, tell, keep. Exit code 0: every limit holds."""
-    parts = os.path.join(folder, "figures")
-    clear(parts)
-    os.makedirs(parts)
+    work = os.path.join(folder, "figures")
+    clear(work)
+    os.makedirs(work)
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -206,15 +207,26 @@ def main(folder: str, *, repeats: int, as_json: bool) -> int:
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if load > cores / 2:
         say(f"this machine is busy (load {load:.1f} on {cores} cores): limits in seconds may be missed for that alone")
-    samples = measure_contests(parts, repeats, say)
-    figures = [*of_contests(samples), *of_costs(measure_costs(parts, say))]
-    clear(parts)
-    told = report(figures, samples, load)
+    samples: dict[str, list[Sample]] = {}
+    figures: list[Figure] = []
+    skipped: list[str] = []
+    if "restart" in parts:
+        samples = measure_contests(work, repeats, say)
+        figures += of_contests(samples)
+    if "costs" in parts:
+        figures += of_costs(measure_costs(work, say))
+    if "earliest-error" in parts:
+        found, skipped = earliest.measure(work, repeats, say)
+        figures += found
+    clear(work)
+    told = report(figures, samples, load, skipped)
     path = os.path.join(folder, "bench.json")
     replace_whole(path, json.dumps(told, indent=1).encode())
     if as_json:
         click.echo(json.dumps(told))
     else:
         show(figures)
+        for text in skipped:
+            click.echo(f"skipped: {text}")
         click.echo(f"kept in {path}")
     return 0 if told["ok"] else 1

@@ -30,15 +30,25 @@ def real(folder: str, warm: bool, as_json: bool) -> int:
     return work.main(folder, warm=warm, as_json=as_json)
 
 
-@command.command("figures", epilog="\b\nExample:\n  relight bench figures --repeats 1")
+@command.command(
+    "figures",
+    epilog="\b\nExamples:\n  relight bench figures --repeats 1\n  relight bench figures --part earliest-error",
+)
 @click.option("--folder", default="build", show_default=True, type=click.Path(), help="Where bench.json goes.")
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(1, 100), help="Each contest, so often.")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["restart", "costs", "earliest-error"]),
+    help="Only this part; may be given again.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what bench.json holds.")
-def figures(folder: str, repeats: int, as_json: bool) -> int:
-    """How quick, and what it costs, against a bare restart, torchrun and our limits. Exit 0: every limit holds."""
+def figures(folder: str, repeats: int, parts: tuple[str, ...], as_json: bool) -> int:
+    """How quick, and what it costs, against a bare restart, torchrun, ripgrep, NVRx and our limits. Exit 0: every limit holds."""
     from supervisor.bench import figures as work  # noqa: PLC0415
 
-    return work.main(folder, repeats=repeats, as_json=as_json)
+    return work.main(folder, repeats=repeats, as_json=as_json, parts=parts or work.PARTS)
 
 
 command.add_command(prove)

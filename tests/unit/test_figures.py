@@ -18,6 +18,7 @@ from policies.facts import History
 from supervisor.bench import costs, figures
 from supervisor.bench.long_run import LAYOUT, long_run
 from supervisor.bench.rivals.contest import Mark, Sample, measure, read_marks
+from supervisor.commands.bench import figures as figures_command
 from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.journal.entries import Stamped
@@ -85,6 +86,24 @@ def test_each_limit_of_a_contest_is_seen_to_be_missed(name: str, slow: Sample):
 )
 def test_each_limit_of_a_cost_is_seen_to_be_missed(key: str, value: float):
     assert len(missed(figures.of_costs({**CHEAP, key: value}))) == 1
+
+
+def test_a_least_speed_is_missed_from_below_and_what_was_skipped_is_kept():
+    found = [figures.Figure("speed", value, "x", 1.0, least=True) for value in (1.0, 0.99, math.nan)]
+    assert [one.good for one in found] == [True, False, False]
+    assert [row[2:] for row in figures.rows(found)] == [
+        (">= 1 x", "", "ok"),
+        (">= 1 x", "", "MISSED"),
+        (">= 1 x", "", "MISSED"),
+    ]
+    assert figures.rows(found)[2][1] == "not told x"
+    told = figures.report(found[:1], {}, 0.5, ["a rival is not there"])
+    assert (told["ok"], told["skipped"]) == (True, ["a rival is not there"])
+
+
+def test_every_part_can_be_chosen():
+    (part,) = (one for one in figures_command.params if one.name == "parts")
+    assert tuple(part.type.choices) == figures.PARTS
 
 
 def test_the_middle_of_the_repeats_counts():
