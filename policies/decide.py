@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from policies import halting, ladder, quarantine, sameslot, skipping, spares
+from policies import halting, ladder, quarantine, readiness, sameslot, skipping, spares
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -132,28 +132,34 @@ def start(s: Situation) -> Decision | None:
     attempt = s.history.attempt
     if attempt is not None and (attempt.closed_at is None or s.own_incident or _all_clean(s)):
         return None  # its own incident is answered below; one before it is still to be ended by the next attempt
-    assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
-    before = attempt.slots if attempt else ()
-    ready = sorted(
-        n.name
-        for n in s.view.nodes.values()
-        if n.state is NodeState.UP and n.agent and not n.drained_by_other and n.name not in s.history.barred(s.now)
-    )
-    up = sum(1 for n in s.view.nodes.values() if n.state is NodeState.UP)
+    nodes, barred = s.view.nodes, s.history.barred(s.now)
+    assert nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    ready = readiness.ready(nodes, barred)
+    up = sum(1 for n in nodes.values() if n.state is NodeState.UP)
     settled = s.history.epoch_began_at + START_GRACE_S
     if len(ready) < up and s.now < settled:
-        return Wait(Reason.FIRST_START, settled, f"{up - len(ready)} nodes have no agent yet")
+        return Wait(Reason.FIRST_START, settled, f"{up - len(ready)} nodes are not ready yet")
     if attempt is None:
-        slots, missing = tuple(ready[: s.layout.slots_needed]), s.layout.slots_needed - len(ready)
-        if missing > 0:
-            return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{missing} more nodes must be ready")
-        return _recover(s, slots, (), None)
-    failing = [i for i, name in enumerate(before) if name not in ready]
+        if (missing := s.layout.slots_needed - len(ready)) > 0:
+            return _too_few(s, missing, readiness.told(nodes, nodes, barred))
+        return _recover(s, tuple(ready[: s.layout.slots_needed]), (), None)
+    failing = [i for i, name in enumerate(attempt.slots) if name not in ready]
     late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
-    filled = spares.choose(before, failing, s.view.nodes, s.history.barred(s.now), late=late)
+    filled = spares.choose(attempt.slots, failing, nodes, barred, late=late)
     if isinstance(filled, spares.Short):
-        return Wait(Reason.FIRST_START, s.now + LOOK_AGAIN_S, f"{len(filled.slots_without)} slots have no ready node")
+        return _too_few(s, len(filled.slots_without), readiness.told(nodes, nodes, barred))
     return _recover(s, filled.slots, filled.swaps, s.history.incident)
+
+
+def _too_few(s: Situation, missing: int, why: str) -> Decision:
+    """Nodes come up one after the other, so they are waited for; then a person is told, for nobody else can help."""
+    attempt = s.history.attempt
+    since = max(s.history.epoch_began_at, s.history.resumed_at or 0.0, attempt.closed_at or 0.0 if attempt else 0.0)
+    until = since + s.rules.node.launch_s
+    seen = f"{missing} slot{'' if missing == 1 else 's'} without a ready node" + (f": {why}" if why else "")
+    if s.now < until:
+        return Wait(Reason.FIRST_START, min(until, s.now + LOOK_AGAIN_S), seen)
+    return _halt(s, s.history.incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
 
 
 def _all_clean(s: Situation) -> bool:
