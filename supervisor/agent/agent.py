@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -96,6 +97,7 @@ class Agent:
                 task.cancel()
             outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
             self._kernel.close()
+            shutil.rmtree(self._baselines(sockets), ignore_errors=True)  # the directory goes with the run
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -259,8 +261,11 @@ class Agent:
             return
         self._kernel = await asyncio.to_thread(find, plan.kernel_log)
         self._follower.listen(self._kernel)
-        baselines = os.path.join(sockets, f"health-{self._node}")
-        await self._health.run([*checks_of(plan, baselines), Follow(self._kernel)], plan.every_s)
+        await self._health.run([*checks_of(plan, self._baselines(sockets)), Follow(self._kernel)], plan.every_s)
+
+    def _baselines(self, sockets: str) -> str:
+        """Where what the checks compare with is kept; an agent that is started again goes on with it."""
+        return os.path.join(sockets, f"health-{self._node}")
 
     def _say_health(self, results: list[Message]) -> None:
         self._uplink.send({"type": "health", "node": self._node, "results": results})

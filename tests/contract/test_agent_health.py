@@ -168,3 +168,21 @@ def test_without_a_plan_it_says_so_and_works(run_dir, agents):
             assert controller.told("unchecked")["health"] == "health.json: made no sense of it"
 
     asyncio.run(scene())
+
+
+def test_what_the_checks_keep_goes_with_the_agent(run_dir, agents):
+    async def scene():
+        async with Controller(run_dir) as controller:
+            # A Python that has NVRx, as far as the agent can see: it leaves what it was given, and says nothing.
+            python = os.path.join(run_dir, "python")
+            _add(python, '#!/bin/sh\n[ -n "$2" ] && mkdir -p "$2/state"\n')
+            os.chmod(python, 0o700)
+            agent = agents(nvrx_python=python)
+            await controller.until(lambda: "nvrx-gpu" in controller.told("unchecked"))
+            kept = os.path.join(socket_dir(run_dir), "health-n000")
+            assert await asyncio.to_thread(os.listdir, kept) == ["state"]
+            agent.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(agent.wait, DEADLINE_S) == 0
+            return kept
+
+    assert not os.path.exists(asyncio.run(scene()))
