@@ -17,6 +17,7 @@ from supervisor.evidence.names import file_node, file_rank, natural
 from supervisor.evidence.reading import STEP
 from supervisor.evidence.retold_ranks import Moved, move_ranks
 from supervisor.evidence.retold_times import shift, year_of
+from supervisor.evidence.table import CATEGORIES
 
 Logs = Mapping[str, bytes]
 """Name of the file, relative to the folder -> its bytes."""
@@ -44,6 +45,7 @@ class Told:
     logs: dict[str, bytes]
     same: bool = True
     order: bool = False
+    hosts: frozenset[str] | None = None  # nobody else may be suspected; None: names may be damaged
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)  # old name -> new number of each line, from 1
     ranks: Mapping[int, int] = field(default_factory=dict)
@@ -69,13 +71,26 @@ class Told:
 
 def differences(told: Told, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What has moved and should not have, or has not moved and should have; empty when all is well."""
-    if not told.same:
-        return []
+    wrong = _form(told, after)
+    if not told.same or wrong:
+        return wrong
     wanted = told.expected(before)
     if told.order and _equals(before, after):
         wanted["first_error"] = after["first_error"]
     got = {**{key: after[key] for key in wanted}, "suspect_nodes": sorted(after["suspect_nodes"])}
     return [f"{key}: {got[key]!r}, not {wanted[key]!r}" for key in wanted if got[key] != wanted[key]]
+
+
+def _form(told: Told, answer: Mapping[str, Any]) -> list[str]:
+    """What an answer must be whatever lies in the folder: its line is there, and only hosts of the job are suspected."""
+    first, wrong = answer["first_error"], []
+    if first is not None and not 1 <= first["line"] <= told.logs[first["file"]].count(b"\n") + 1:
+        wrong.append(f"first_error: {first['file']} has no line {first['line']}")
+    if answer["category"] not in CATEGORIES or (not answer["failed"] and (first or answer["suspect_nodes"])):
+        wrong.append(f"form: failed {answer['failed']}, category {answer['category']}")
+    if told.hosts is not None and not told.hosts.issuperset(answer["suspect_nodes"]):
+        wrong.append(f"suspect_nodes: {answer['suspect_nodes']} are not all of the job")
+    return wrong
 
 
 def _equals(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -86,9 +101,8 @@ def _equals(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def cut(logs: Logs, layout: Layout, chance: Random) -> Told:
     """Each file ends somewhere, at any byte; some are gone."""
-    del layout
     kept = {name: data[: chance.randint(0, len(data))] for name, data in logs.items() if chance.random() < 0.9}
-    return Told(kept, same=False)
+    return Told(kept, same=False, hosts=frozenset(layout.nodes))
 
 
 def damaged(logs: Logs, layout: Layout, chance: Random) -> Told:
@@ -155,6 +169,14 @@ def interleaved(logs: Logs, layout: Layout, chance: Random) -> Told:
             moved[i] = new
         lines[name] = moved
     return Told(out, order=True, lines=lines)
+
+
+def filed(logs: Logs, layout: Layout, chance: Random) -> Told:
+    """Each file lies in a folder of its own, and they are read in another order."""
+    del layout
+    numbers = chance.sample(range(99999), len(logs))
+    files = {name: f"{number:05d}/{name}" for name, number in zip(logs, numbers, strict=True)}
+    return Told({files[name]: data for name, data in logs.items()}, order=True, files=files)
 
 
 def shifted(logs: Logs, layout: Layout, chance: Random) -> Told:
@@ -253,5 +275,6 @@ def _one_place(data: bytes) -> bool:
 
 
 WAYS: Final[dict[str, Callable[[Logs, Layout, Random], Told]]] = {
-    way.__name__: way for way in (cut, damaged, littered, interleaved, shifted, skewed, renamed, permuted, turned)
+    way.__name__: way
+    for way in (cut, damaged, littered, interleaved, filed, shifted, skewed, renamed, permuted, turned)
 }

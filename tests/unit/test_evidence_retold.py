@@ -95,6 +95,7 @@ def test_each_way_is_another_way(way):
     [
         ("littered", "a word", {"lines": {}}),
         ("interleaved", "a word", {"lines": {}, "order": False}),
+        ("filed", "a word", {"files": {}, "order": False}),
         ("renamed", "a word", {"nodes": {}}),
         ("renamed", "the kernel", {"files": {}}),
         ("permuted", "a word", {"ranks": {}}),
@@ -132,6 +133,22 @@ def test_a_verdict_that_moved_and_should_not_have_is_seen(way, name, key, value)
     before, other = answer(one.logs, READER), told(way, one)
     assert before[key] != value
     assert differences(other, before, {**answer(other.logs, READER), key: value})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"first_error": {"file": "slurm.log", "line": 10**6, "rank": None, "node": None}},
+        {"category": "bad luck"},
+        {"failed": False},
+        {"suspect_nodes": ["gx-09"]},
+    ],
+)
+def test_an_answer_without_its_form_is_seen(changed):
+    one = case("a word")
+    before, other = answer(one.logs, READER), replace(told("cut", one), logs=dict(one.logs))
+    assert differences(other, before, before) == []
+    assert differences(other, before, {**before, **changed})
 
 
 def test_clocks_that_disagree_are_seen_where_nothing_puts_them_right():
