@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-BYTES: Final = 16 << 20
+BYTES: Final = 8 << 20
 """Bytes of one dump: torch keeps 2,000 entries of about 1 kB as a rule; what is larger is not read."""
 
 FEW: Final = 4
@@ -39,7 +39,7 @@ class _Config(BaseModel):
 
 
 class _Dump(BaseModel):
-    entries: list[_Entry]
+    entries: list[_Entry] = Field(max_length=20_000)
     pg_config: dict[str, _Config] = {}
 
 

@@ -157,7 +157,7 @@ def test_where_nobody_differs_nobody_is_named(tmp_path, content):
         (b'{"entries": [{"process_group": ["0"]}]}', "process_group"),
         (b'{"entries": [', "no flight-recorder dump"),
         (b'{"a": ' + b"[" * 100_000, "no flight-recorder dump"),
-        (b'{"x": "' + b"y" * BYTES + b'"}', "larger than 16 MB"),
+        (b'{"x": "' + b"y" * BYTES + b'"}', "larger than 8 MB"),
     ],
 )
 def test_a_bad_dump_is_named_and_the_logs_are_judged(tmp_path, data, told):
