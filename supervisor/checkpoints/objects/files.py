@@ -36,6 +36,10 @@ class Files:
         """Make it, whole and durable, or leave what is there. True when this call made it. Raises OSError."""
         return durable.create_whole(path, data)
 
+    def make_root(self, path: str) -> None:
+        """Make a folder and those above it, or leave what is there. Raises OSError."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
     def make_folder(self, path: str) -> None:
         """Make one folder durable under its parent, or leave what is there. Raises OSError."""
         posix.make_folder(path)

@@ -115,12 +115,12 @@ class PosixObjects:
 
     def _get(self, key: str) -> Found | Missing | Broken | NotYet:
         newest = self._newest(key)
-        if newest.number or isinstance(newest.answer, NotYet):
-            return newest.answer
+        return newest.answer if newest.number else self._absent(key, newest.answer)
+
+    def _absent(self, key: str, answer: Found | Missing | Broken | NotYet) -> Found | Missing | Broken | NotYet:
+        """Nothing of a key is to be seen: `answer`, once that has been so for longer than names may lag."""
         self._require()
-        if not self._lag.passed(f"absent {key}"):
-            return NotYet(f"{key}: is not there, or not visible yet")
-        return newest.answer
+        return answer if self._lag.passed(f"absent {key}") else NotYet(f"{key}: is not there, or not visible yet")
 
     def _newest(self, key: str) -> _Newest:
         """The highest file and what it says; number 0 and Missing when there is none. Raises OSError."""
@@ -197,7 +197,7 @@ class PosixObjects:
     # --- changing ------------------------------------------------------------------------------------------------
 
     def _make(self) -> Made | NotYet:
-        os.makedirs(self._root, mode=0o700, exist_ok=True)
+        self._files.make_root(self._root)
         try:
             self._files.create(self._marker, b"relight objects 1\n")
         except OSError as error:
@@ -231,9 +231,10 @@ class PosixObjects:
         self._require()
         for _ in range(_ROUNDS):
             newest = self._newest(key)
-            if isinstance(newest.answer, NotYet):
-                return newest.answer
-            if isinstance(newest.answer, Missing):
+            answer = newest.answer if newest.number else self._absent(key, newest.answer)
+            if isinstance(answer, NotYet):
+                return answer
+            if isinstance(answer, Missing):
                 return Deleted()
             done = self._append(key, newest.number, None, until)
             if not isinstance(done, Conflict):
