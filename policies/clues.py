@@ -32,6 +32,7 @@ class Clue:
     survived: bool = False
     speaker: str = ""  # the same text for lines of one process, as far as they can be told apart
     seq: int | None = None
+    op: str = ""  # the collective that it waited in
     code: int | None = None
     tasks: tuple[int, ...] = ()
     frames: str = ""  # what the traceback before it went through: data, save, load, or nothing
@@ -40,7 +41,7 @@ class Clue:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What one process was doing, by a stack dump. `waits_in`: communication, data, storage, other."""
+    """What one process was doing, by a stack dump. `waits_in`: communication, data, storage, stopped, other."""
 
     file: str
     line: int

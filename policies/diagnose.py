@@ -1,15 +1,13 @@
-"""Findings, exits and node states of one attempt -> its earliest error, by what the clocks' bounds allow. Pure.
-
-This is the first cut: it orders what it is given. Reading logs is `supervisor/evidence/`.
-"""
+"""Findings, exits, stacks and node states of one attempt -> its earliest error, by what the clocks' bounds allow. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from policies.detect import how
+from policies import livecase
+from policies.clues import Case, Clue
 from policies.facts import (
     UNKNOWN,
     Attempt,
@@ -22,9 +20,13 @@ from policies.facts import (
     NodeState,
     Phase,
     RankExit,
+    Trouble,
     View,
 )
+from policies.layout import Layout
+from policies.ordering import surely_before
 from policies.reasons import Reason
+from policies.verdict import judge
 
 _FAULT_REASON = {
     FaultClass.NODE_LOST: Reason.NODE_LOST,
@@ -33,23 +35,10 @@ _FAULT_REASON = {
     FaultClass.RANK_FAILED: Reason.RANK_FAILED,
 }
 _NODE_FAULTS = frozenset({FaultClass.NODE_LOST, FaultClass.NODE_SILENT})
-SIGNAL_CASCADE = 15
-"""SIGTERM reaches a rank from a launcher that stops it; it is seldom the first cause."""
-
-
-def _exit_finding(end: RankExit) -> Finding:
-    cascade = end.signal == SIGNAL_CASCADE
-    return Finding(
-        attempt=end.attempt,
-        kind="exit-signal" if end.signal is not None else "exit-code",
-        role="cascade" if cascade else "root",
-        category="hang.unknown" if end.signal is not None else "software.user",
-        text=f"rank {end.rank} {how(end)}",
-        rank=end.rank,
-        node=end.node,
-        wall=end.wall,
-        offset_bound=0.0,
-    )
+_DEATHS = frozenset({FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED})
+_NOT_ITS_OWN = ("hardware.", "oom.host", "storage.")
+"""Categories of which a rank dies through no fault of its program: they count against the infrastructure."""
+_CONFIDENCE = {"high": 0.9, "medium": 0.6, "low": 0.3}
 
 
 def _node_findings(attempt: Attempt, view: View) -> list[Finding]:
@@ -135,51 +124,146 @@ def _being_done(attempt: Attempt, shown: AttemptView, fault: FaultClass) -> tupl
     return (row.step, (first, count)) if fault is FaultClass.NON_FINITE else (row.step + 1, (first + count, count))
 
 
-def diagnose(history: History, incident: Incident, view: View, before: float) -> Diagnosis:
+def diagnose(history: History, incident: Incident, view: View, layout: Layout, before: float) -> Diagnosis:
     """What came first in the incident's attempt. Only what was seen before `before` (wall: when we began to stop it) counts.
 
     A lost node is the cause of what its ranks and their peers suffer, so it comes first whenever it is seen: the cluster
-    shows it seconds after the connections break.
+    shows it seconds after the connections break. All else is judged as a folder of logs is (`policies/verdict.py`).
     """
     attempt = next(a for a in history.attempts if a.number == incident.attempt)
     shown = view.attempt if view.attempt is not None and view.attempt.number == attempt.number else None
     exits = tuple(e for e in shown.exits if e.wall < before) if shown else ()
     trouble = incident.trouble
     lost = _node_findings(attempt, view)
+    found: Diagnosis | None = None
     if lost:
         names = tuple(f.node for f in lost if f.node is not None)
         found = Diagnosis(tuple(lost), names, "hardware.host", fault=FaultClass.NODE_LOST)
     elif trouble.fault is FaultClass.STALL and (silent := _silent_findings(attempt, view)):
         names = tuple(f.node for f in silent if f.node is not None)
         found = Diagnosis(tuple(silent), names, "hardware.host", fault=FaultClass.NODE_SILENT)
-    elif trouble.fault in {FaultClass.RANK_DIED, FaultClass.RANK_FAILED, FaultClass.LAUNCH_FAILED}:
-        logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
-        found = _from_exits(exits, logged)
     elif trouble.fault is FaultClass.NON_FINITE and (told := _numeric(attempt, view, before)):
         found = Diagnosis(told, (), "numeric")
-    else:
-        text = Finding(
-            attempt=attempt.number,
-            kind=trouble.fault.value,
-            role="root",
-            category=_category(trouble.fault),
-            text=trouble.text,
-            rank=trouble.ranks[0] if len(trouble.ranks) == 1 else None,
-            node=trouble.nodes[0] if len(trouble.nodes) == 1 else None,
-            wall=trouble.at,
-        )
-        found = Diagnosis((text,), trouble.nodes, text.category)
-    cascade = _cascade(exits, found.first)
+    elif trouble.fault in _DEATHS | {FaultClass.STALL}:
+        logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
+        kept = view.capture.stacks if view.capture is not None and view.capture.incident == incident.number else ()
+        found = _judged(livecase.case(attempt, layout, logged, exits, shown, kept), attempt, exits, trouble)
+    if found is None:
+        found = _as_seen(attempt, trouble)
+    cascade = _cascade(exits, found.first) or found.cascade
     reason = None if found.fault is None else _FAULT_REASON.get(found.fault)
     doing = _being_done(attempt, shown, found.fault or trouble.fault) if shown else None
     step, data = doing or (None, None)
     return replace(found, cascade=cascade, reason=reason, data=data, step=step)
 
 
+def _as_seen(attempt: Attempt, trouble: Trouble) -> Diagnosis:
+    """Nothing says why: what was seen first is what there is."""
+    if trouble.fault in _DEATHS:
+        return Diagnosis()
+    text = Finding(
+        attempt=attempt.number,
+        kind=trouble.fault.value,
+        role="root",
+        category=_category(trouble.fault),
+        text=trouble.text,
+        rank=trouble.ranks[0] if len(trouble.ranks) == 1 else None,
+        node=trouble.nodes[0] if len(trouble.nodes) == 1 else None,
+        wall=trouble.at,
+    )
+    return Diagnosis((text,), trouble.nodes, text.category)
+
+
+def _judged(case: Case, attempt: Attempt, exits: Sequence[RankExit], trouble: Trouble) -> Diagnosis | None:
+    """The verdict on what the agents told; None in a stall that singles out nobody by anything but how far its ranks are."""
+    verdict = judge(case)
+    first = verdict.first
+    stalled = trouble.fault is FaultClass.STALL
+    if stalled and (first is None or verdict.confidence == "low"):
+        return None
+    if first is None or (verdict.confidence == "low" and exits):
+        first = min((livecase.end(e) for e in exits if not e.clean), key=_when, default=None)
+        verdict = replace(verdict, first=first, category=first.category if first else "hang.unknown", suspects=())
+    if first is None:
+        return Diagnosis()
+    beside = [c for c in verdict.support if c.role == "root" and not surely_before(first, c)]
+    same = tuple(dict.fromkeys(c.rank for c in (first, *beside)))
+    confidence = _CONFIDENCE[verdict.confidence] if len(same) == 1 else 0.5
+    return Diagnosis(
+        first=tuple(_finding(attempt, c) for c in (first, *beside)),
+        suspects=verdict.suspects,
+        category=verdict.category,
+        confidence=confidence,
+        cascade=verdict.cascade.removeprefix("Then: ").rstrip("."),
+        fault=None if stalled else _fault(first, verdict.category, exits),
+        why=verdict.why,
+        restart_ok=verdict.restart_ok,
+        inferred=verdict.evidence == "inference",
+    )
+
+
+def _when(clue: Clue) -> tuple[float, int]:
+    return (clue.earliest or inf, clue.rank if clue.rank is not None else -1)
+
+
+def _fault(first: Clue, category: str, exits: Iterable[RankExit]) -> FaultClass:
+    """How it counts: a rank that was killed, or whose machine failed it, or one that ended by itself."""
+    own = next((e for e in exits if e.rank == first.rank and not e.clean), None)
+    killed = first.kind == "exit-signal" or (
+        own is not None and own.signal is not None and own.signal not in livecase.BY_ITSELF
+    )
+    return FaultClass.RANK_DIED if killed or category.startswith(_NOT_ITS_OWN) else FaultClass.RANK_FAILED
+
+
+def _finding(attempt: Attempt, clue: Clue) -> Finding:
+    timed = clue.earliest is not None and clue.latest is not None
+    early, late = clue.earliest or 0.0, clue.latest or 0.0
+    logged = 0 < clue.line < livecase.LATER
+    return Finding(
+        attempt=attempt.number,
+        kind=clue.kind,
+        role="root",
+        category=clue.category,
+        text=clue.text,
+        rank=clue.rank,
+        node=clue.node,
+        file=clue.file if logged else None,
+        line=clue.line if logged else None,
+        wall=(early + late) / 2 if timed else None,
+        offset_bound=(late - early) / 2 if timed else 0.0,
+        blames=clue.blames,
+        grade=clue.grade,
+        restart=clue.restart,
+        peer=clue.peer,
+    )
+
+
 def _numeric(attempt: Attempt, view: View, before: float) -> tuple[Finding, ...]:
     """Ranks that told of it in their own logs: the loss that the reporter tells is that of all ranks together."""
     logged = [f for f in view.findings if f.attempt == attempt.number and f.category == "numeric"]
     return earliest(f for f in logged if f.wall is None or f.wall < before)
+
+
+def look_again(
+    sealed: Diagnosis | None, history: History, incident: Incident, view: View, layout: Layout, before: float
+) -> Diagnosis:
+    """The second look, when everything is in. What was sealed stands, unless something earlier or better has come since."""
+    again = diagnose(history, incident, view, layout, before)
+    if sealed is None or not sealed.first or not again.first:
+        return keep_earliest(sealed, again)
+    exits = view.attempt.exits if view.attempt is not None and view.attempt.number == incident.attempt else ()
+    logged = (livecase.clue(f, (), view.attempt) for f in view.findings if f.attempt == incident.attempt)
+    fallen = livecase.victims(logged, exits)
+    only_victims = all(f.kind.startswith("exit-") and f.rank in fallen for f in sealed.first)
+    if only_victims or _names_it_better(again.first[0], sealed.first[0]):
+        return replace(again, data=again.data or sealed.data, step=again.step or sealed.step)
+    return keep_earliest(sealed, again)
+
+
+def _names_it_better(one: Finding, sealed: Finding) -> bool:
+    """The driver's or the kernel's word on what was seen of the same rank, or of a rank on the same node."""
+    same = one.rank == sealed.rank if one.rank is not None else one.node == sealed.node
+    return same and one.grade > sealed.grade
 
 
 def keep_earliest(sealed: Diagnosis | None, again: Diagnosis) -> Diagnosis:
@@ -211,23 +295,3 @@ def _category(fault: FaultClass) -> str:
             return "hardware.host"
         case _:
             return "hang.unknown"
-
-
-def _from_exits(exits: tuple[RankExit, ...], logged: list[Finding]) -> Diagnosis:
-    """A rank's own last words name the cause better than its exit; a signal leaves no words."""
-    candidates = [_exit_finding(e) for e in exits] + logged
-    cascading = {f.rank for f in logged if f.role == "cascade"} - {f.rank for f in logged if f.role == "root"}
-    # a rank whose own log says that a peer went away is a victim, whatever code it then ended with
-    candidates = [f for f in candidates if not (f.kind == "exit-code" and f.rank in cascading)]
-    first = earliest(candidates)
-    if not first:
-        first = earliest([replace(_exit_finding(e), role="root") for e in exits])
-    if not first:
-        return Diagnosis()
-    head = first[0]
-    died = head.kind == "exit-signal"
-    fault = FaultClass.RANK_DIED if died else FaultClass.RANK_FAILED
-    # an end and the words before it, of one rank, are one event: the words say of what kind
-    words = next((f for f in first if not f.kind.startswith("exit-") and f.rank == head.rank), head)
-    confidence = 0.9 if len({f.rank for f in first}) == 1 else 0.5
-    return Diagnosis(first, (), words.category, confidence=confidence, fault=fault)

@@ -107,6 +107,10 @@ class Finding:
     monotonic: float | None = None
     offset_bound: float = 0.0
     blames: Literal["reporter", "peer", "nobody"] = "reporter"
+    grade: int = 2  # how well it names a cause (docs/diagnosis.md)
+    restart: bool = True  # may a plain restart help
+    peer: str | None = None  # the node that it speaks of, where that is another
+    seq: int | None = None  # the collective that it waited in
     source: str = "log"  # log, kernel, or health
 
 
@@ -297,6 +301,20 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class RankStack:
+    """What one rank was doing when its evidence was kept: its innermost calls, and what kind of wait they are.
+
+    `stopped`: its process stood still (SIGSTOP, a debugger).
+    """
+
+    rank: int
+    node: str
+    waits_in: Literal["communication", "data", "storage", "other"]
+    top: str
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureView:
     """How far the evidence of an incident is kept."""
 
@@ -304,6 +322,7 @@ class CaptureView:
     done: bool
     kept: int
     unknown: int
+    stacks: tuple[RankStack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +390,9 @@ class Diagnosis:
     fault: FaultClass | None = None  # the class after all evidence is in; the trouble's own when None
     reason: Reason | None = None
     step: int | None = None  # the step that was being done when it failed
+    why: str = ""  # in a sentence
+    restart_ok: bool | None = None  # may a restart on the same nodes and data help; None: not judged
+    inferred: bool = False  # the guilty one wrote no error: it stands apart from those that did
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from policies.facts import (
     AttemptView,
+    CaptureView,
     CheckpointState,
     Decision,
     Expected,
@@ -115,6 +116,10 @@ class Agents(Protocol):
 
     def when_captured(self, callback: Callable[[int], None]) -> None:
         """Call back once when the capture is done, with how many ranks are unknown."""
+        ...
+
+    def capture_state(self) -> CaptureView | None:
+        """How far the newest capture is, and what it gave; None when there was none."""
         ...
 
     def connected(self) -> Mapping[str, Any]:

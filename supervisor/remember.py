@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from policies import acceptance, probation
 from policies.detect import detect
-from policies.diagnose import diagnose, keep_earliest
+from policies.diagnose import diagnose, look_again
 from policies.facts import (
     UNKNOWN,
     Attempt,
@@ -76,7 +76,7 @@ def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     _returned(book, view)
     _settled(book, view)
     _trouble(book, view, layout, rules)
-    _evidence(book, view)
+    _evidence(book, view, layout)
     _ended_by_itself(book, view)
     _closed(book, view, layout, rules)
     _accepted(book, view, layout)
@@ -216,7 +216,7 @@ def _may_still_tell(attempt: Attempt, view: View, history: History, now: float) 
     return any(node.state is NodeState.UP and not node.agent for node in found)
 
 
-def _evidence(book: Notebook, view: View) -> None:
+def _evidence(book: Notebook, view: View, layout: Layout) -> None:
     incident = book.history.incident
     if incident is None or incident.times.evidence is not None:
         return
@@ -225,7 +225,7 @@ def _evidence(book: Notebook, view: View) -> None:
         return
     kept = f"{capture.kept} ranks" + (f", {capture.unknown} unknown" if capture.unknown else "")
     book.note(IncidentMarked(incident.number, "evidence", kept))
-    book.note(Diagnosed(incident.number, diagnose(book.history, incident, view, book.now + 1.0)))
+    book.note(Diagnosed(incident.number, diagnose(book.history, incident, view, layout, book.now + 1.0)))
 
 
 def _ended_by_itself(book: Notebook, view: View) -> None:
@@ -262,7 +262,7 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     if incident is not None and incident.attempt == attempt.number:
         # everything is in now: the earliest error is looked for once more, and only earlier evidence changes it
         stopped_from = _stop_began(book, attempt.number)
-        again = keep_earliest(incident.diagnosis, diagnose(history, incident, view, stopped_from))
+        again = look_again(incident.diagnosis, history, incident, view, layout, stopped_from)
         if again.first and again != incident.diagnosis:
             book.note(Diagnosed(incident.number, again))
     book.note(AttemptClosed(attempt.number, ended))

@@ -175,11 +175,20 @@ class Agent:
         # A fifth of the time is left for the answer's own way.
         deadline_s = min(600.0, max(0.5, 0.8 * deadline_s))
         targets = await asyncio.to_thread(self._targets, attempt)
-        ranks = await asyncio.to_thread(
+        kept = await asyncio.to_thread(
             keep_evidence, self._run_dir, attempt, self._node, targets, deadline_s, find_py_spy()
         )
         self._uplink.send(
-            {"type": "captured", "node": self._node, "incident": incident, "attempt": attempt, "ranks": ranks}
+            {
+                "type": "captured",
+                "node": self._node,
+                "incident": incident,
+                "attempt": attempt,
+                "ranks": {rank: one.said for rank, one in kept.items()},
+                "stacks": {
+                    r: [one.waits_in, one.top, one.stopped] for r, one in kept.items() if one.top or one.stopped
+                },
+            }
         )
 
     def _targets(self, attempt: int) -> list[Target]:

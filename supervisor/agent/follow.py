@@ -205,6 +205,10 @@ class Follower:
             "blames": match.blames,
             "text": match.text,
             "source": followed.source,
+            "grade": match.grade,
+            "restart": match.restart,
+            "peer": match.peer,
+            "seq": match.seq,
         }
 
     def _lost(self, followed: _Followed, what: str, wall: float, monotonic: float) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from slurm.processes import look
 from supervisor.durable import show_whole
+from supervisor.evidence.stacks import read_stack
 
 LOG_TAIL: Final = 64 << 10
 """Bytes of each rank's log that are kept."""
@@ -33,6 +34,19 @@ class Target:
     pid: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How the capture of one rank went: `said` is "ok" (its stack is kept) or "unknown: why".
+
+    `waits_in` and `top` as in `evidence.stacks`, empty where nothing was read; `stopped`: the process stood still.
+    """
+
+    said: str
+    waits_in: str = ""
+    top: str = ""
+    stopped: bool = False
+
+
 def find_py_spy() -> str | None:
     """Return the py-spy beside this interpreter, else the one in PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
@@ -41,20 +55,17 @@ def find_py_spy() -> str | None:
 
 def keep_evidence(
     run_dir: str, attempt: int, node: str, targets: Iterable[Target], deadline_s: float, py_spy: str | None
-) -> dict[str, str]:
-    """Write `attempts/NNNN/evidence/NODE/rank_NNNNN.{stack,log}` for each target; blocks up to `deadline_s` seconds.
-
-    Returns for each rank "ok" (its stack is kept) or "unknown: why".
-    """
+) -> dict[str, Kept]:
+    """Write `attempts/NNNN/evidence/NODE/rank_NNNNN.{stack,log}` for each target; blocks up to `deadline_s` seconds."""
     until = time.monotonic() + deadline_s
     base = os.path.join(run_dir, "attempts", f"{attempt:04d}")
     folder = os.path.join(base, "evidence", node)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        return {str(target.rank): f"unknown: {error.strerror}: {folder}" for target in targets}
+        return {str(target.rank): Kept(f"unknown: {error.strerror}: {folder}") for target in targets}
 
-    def keep(target: Target) -> tuple[str, str]:
+    def keep(target: Target) -> tuple[str, Kept]:
         name = f"rank_{target.rank:05d}"
         verdict = _keep_stack(os.path.join(folder, f"{name}.stack"), target.pid, until, py_spy)
         _keep_tail(os.path.join(base, "logs", f"{name}.log"), os.path.join(folder, f"{name}.log"))
@@ -64,19 +75,20 @@ def keep_evidence(
         return dict(pool.map(keep, targets))
 
 
-def _keep_stack(path: str, pid: int | None, until: float, py_spy: str | None) -> str:
+def _keep_stack(path: str, pid: int | None, until: float, py_spy: str | None) -> Kept:
     if pid is None:
-        return "unknown: no process is known for this rank"
+        return Kept("unknown: no process is known for this rank")
     process = look(pid)
     if process is None:
-        return f"unknown: process {pid} has ended"
+        return Kept(f"unknown: process {pid} has ended")
     head = f"# pid {pid}, state {process.state}, in the kernel: {_read(f'/proc/{pid}/wchan') or '-'}\n"
     stack, why = _dump(pid, process.state, until, py_spy)
     try:
         show_whole(path, head.encode() + (stack or f"# {why}\n".encode()))
     except OSError as error:
-        return f"unknown: {error.strerror}: {path}"
-    return "ok" if stack else f"unknown: {why}"
+        return Kept(f"unknown: {error.strerror}: {path}")
+    waits_in, top = (read_stack(stack.decode("utf-8", "replace")) if stack else None) or ("", "")
+    return Kept("ok" if stack else f"unknown: {why}", waits_in, top, process.state in "Tt")
 
 
 def _dump(pid: int, state: str, until: float, py_spy: str | None) -> tuple[bytes, str]:

@@ -11,9 +11,11 @@ from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
 from supervisor.evidence.clocks import SYNCED_S, UNTIED_S, Clocks, is_kernel, measure, stepped_from
+from supervisor.evidence.labels import read_label
 from supervisor.evidence.names import numbers
-from supervisor.evidence.places import Block, Places, resolve
+from supervisor.evidence.places import Block, Places, bus_of, resolve
 from supervisor.evidence.reading import FileReading, Raw
+from supervisor.evidence.stacks import read_stack
 from supervisor.evidence.stamps import with_year
 
 _EXITS: Final = {
@@ -32,13 +34,6 @@ _FRAMES: Final = (
         "data",
         re.compile(r"utils/data|/data(sets?|loader|_utils)?/|data(set|loader)\w*\.py|indexed_dataset|tokeniz|collat"),
     ),
-)
-_COMMUNICATES: Final = re.compile(
-    r"distributed_c10d|nccl|all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|gloo|\b(send|recv|isend|irecv)\b|p2p|synchronize"
-)
-_STACK_DATA: Final = re.compile(r"dataloader|utils/data|dataset|tokenizer", re.IGNORECASE)
-_STACK_STORAGE: Final = re.compile(
-    r"serialization|checkpoint|filesystem|torch/storage|\b(fsync|write|read|open)\b", re.IGNORECASE
 )
 
 
@@ -114,6 +109,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
                 latest=high[1] if high else None,
                 speaker=_speaker(raw, rank, node, reading.name),
                 seq=int(seq) if seq and len(seq) < 16 else None,
+                op=raw.groups.get("op", ""),
                 code=code,
                 survived=foreign,
                 tasks=tuple(numbers(raw.groups.get("tasks", ""))[:100_000]),
@@ -134,6 +130,8 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
         node = places.node(rank)
     if raw.row.blames == "reporter" and groups.get("node"):
         node = places.host(groups["node"]) or groups["node"]
+    if rank is None and "pci" in groups and node is not None:
+        rank = places.rank_of_bus.get((node, bus_of(groups["pci"]) or ""))
     if raw.row.kind == "launcher-exit":
         return _launcher_exit(raw, file, places, node)
     if raw.row.kind.startswith("srun-") or "tasks" in groups:
@@ -145,7 +143,8 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
     if pid and len(pid) < 12 and raw.label.pid is None:
         known = places.by_pid.get((node, int(pid)))
         rank = known[0] if known else rank
-    if rank is None and raw.row.role == "root" and raw.label.node is None:
+    names_its_own = "node" in groups or raw.row.blames == "peer"
+    if rank is None and raw.row.role == "root" and raw.label.node is None and not names_its_own:
         block = _block_of(raw, blocks)
         if block is not None:
             return block.rank, block.node
@@ -272,6 +271,11 @@ def _last_words(readings: Sequence[FileReading], places: Places) -> dict[int, La
         if rank is not None and reading.words is not None and rank not in words:
             steps = [m.step for m in reading.marks if m.step is not None and m.line <= reading.words[0]]
             words[rank] = LastWords(reading.name, reading.words[0], max(steps, default=None), reading.words[1])
+    for reading in readings:
+        # In a log of several ranks the last words are those of the rank that they name; of its steps they say nothing.
+        rank = read_label(reading.words[1]).rank if reading.words is not None else None
+        if reading.words is not None and rank is not None:
+            words.setdefault(rank, LastWords(reading.name, reading.words[0], None, reading.words[1]))
     return words
 
 
@@ -298,19 +302,10 @@ def _stacks(readings: Sequence[FileReading], places: Places) -> list[Stack]:
             if raw.row.kind != "layout-stack":
                 continue
             body = re.split(r"\n(?=Process \d+: )", raw.around.lstrip("\f"))[0]
-            frames = re.findall(r"^\s{2,}(\S[^\n]*\([^\n]*:\d+\))", body, re.MULTILINE)[:6]
-            if not frames:
-                continue
-            rank, node = places.resolve(raw.label, reading.name)
-            top = " < ".join(frames[:4])
-            kind = "other"
-            if _COMMUNICATES.search(" ".join(frames[:3])):
-                kind = "communication"
-            elif _STACK_DATA.search(" ".join(frames)):
-                kind = "data"
-            elif _STACK_STORAGE.search(" ".join(frames)):
-                kind = "storage"
-            found.append(Stack(reading.name, raw.line, rank, node, kind, top[:300]))
+            doing = read_stack(body)
+            if doing is not None:
+                rank, node = places.resolve(raw.label, reading.name)
+                found.append(Stack(reading.name, raw.line, rank, node, *doing))
     return found
 
 

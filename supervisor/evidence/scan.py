@@ -35,6 +35,8 @@ class Match:
     grade: int = 2
     restart: bool = True
     pid: int | None = None  # the process that the line names, where it names one
+    peer: str | None = None  # the node that it speaks of
+    seq: int | None = None  # the collective that it waited in
 
 
 def uncoloured(text: str) -> str:
@@ -88,5 +90,7 @@ def _match(line: str, rows: Sequence[Signature]) -> Match | None:
     if found is None:
         return None
     row, match = found
-    pid = next((int(value) for name, value in match.groupdict().items() if name.startswith("pid") and value), None)
-    return Match(row.kind, row.role, row.category, row.blames, line.strip()[:TEXT], row.grade, row.restart, pid)
+    said = {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+    pid, seq = (int(said[name]) if said.get(name, "").isdecimal() else None for name in ("pid", "seq"))
+    text = line.strip()[:TEXT]
+    return Match(row.kind, row.role, row.category, row.blames, text, row.grade, row.restart, pid, said.get("peer"), seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from policies.facts import CaptureView
+from policies.facts import CaptureView, RankStack
 
 
 class Capturing:
@@ -17,11 +17,18 @@ class Capturing:
         self.until = until
         self._waiting = set(nodes)
         self._kept: dict[int, bool] = {}
+        self._stacks: dict[int, RankStack] = {}
         self._callback: Callable[[int], None] | None = None
 
-    def answered(self, node: str, ranks: Mapping[int, bool], now: float) -> None:
-        """A node has answered (which ranks' stacks are kept), or will not any more (then with none)."""
+    @property
+    def world(self) -> int:
+        """How many ranks there are."""
+        return self._world
+
+    def answered(self, node: str, ranks: Mapping[int, bool], now: float, stacks: Iterable[RankStack] = ()) -> None:
+        """A node has answered (which ranks' stacks are kept, and what they say), or will not any more (then with none)."""
         self._waiting.discard(node)
+        self._stacks.update((one.rank, one) for one in stacks)
         self._kept.update((rank, ok) for rank, ok in ranks.items() if 0 <= rank < self._world)
         self.settle(now)
 
@@ -41,4 +48,6 @@ class Capturing:
         """How far it is. While it goes on, unknown are those that were said to be; at the end also the silent ones."""
         kept = sum(self._kept.values())
         done = not self._waiting or now >= self.until
-        return CaptureView(self.incident, done, kept, (self._world if done else len(self._kept)) - kept)
+        unknown = (self._world if done else len(self._kept)) - kept
+        stacks = tuple(self._stacks[rank] for rank in sorted(self._stacks)) if done else ()
+        return CaptureView(self.incident, done, kept, unknown, stacks)

@@ -315,7 +315,8 @@ class Hub:
             self.ignored()
             return
         kept = {int(rank): said == "ok" for rank, said in ranks.items() if re.fullmatch(r"[0-9]{1,8}", rank)}
-        asked.answered(connection.node, kept, self._clock())
+        stacks = messages.stacks(raw.get("stacks"), connection.node, asked.world)
+        asked.answered(connection.node, kept, self._clock(), stacks)
         self._on_event()
 
     def _deadline(self, asked: Capturing) -> None:

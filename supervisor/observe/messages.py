@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from policies.facts import Batch, Counters, Finding, Loaded, Place, RankExit, StepRow
+from policies.facts import Batch, Counters, Finding, Loaded, Place, RankExit, RankStack, StepRow
 
 Raw: TypeAlias = dict[str, Any]
 
@@ -20,6 +20,7 @@ LARGEST: Final = 1 << 53
 _NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _ROLES: Final = ("root", "cascade", "context", "benign")
 _BLAMES: Final = ("reporter", "peer", "nobody")
+_WAITS: Final = ("communication", "data", "storage", "other")
 
 
 def count(value: object, limit: int = LARGEST) -> int | None:
@@ -124,6 +125,22 @@ def rank_exit(raw: Raw, world: int) -> RankExit | None:
     return RankExit(rank, node, attempt, wall, code, signal, text(raw.get("refused"), 256))
 
 
+def stacks(raw: object, node: str, world: int) -> list[RankStack]:
+    """Read what the ranks of a node were doing; what makes no sense is left out."""
+    found = []
+    for key, said in raw.items() if isinstance(raw, dict) else ():
+        rank = int(key) if isinstance(key, str) and re.fullmatch(r"[0-9]{1,8}", key) else world
+        if not isinstance(said, list) or len(said) != 3 or rank >= world:
+            continue
+        waits_in, top = text(said[0], 16), text(said[1], 512)
+        if waits_in in _WAITS or said[2] is True:
+            kind = waits_in if waits_in in _WAITS else "other"
+            found.append(
+                RankStack(rank, node, cast("Any", kind), top or "calls that could not be read", said[2] is True)
+            )
+    return found
+
+
 def finding(raw: object, node: str, offset: float, bound: float) -> Finding | None:
     """Read a finding of an agent. Its wall time is given in the controller's clock: the node's plus `offset`."""
     if not isinstance(raw, dict):
@@ -149,4 +166,8 @@ def finding(raw: object, node: str, offset: float, bound: float) -> Finding | No
         offset_bound=bound + max(0.0, number(raw.get("offset_bound")) or 0.0),
         blames=cast("Any", blames),
         source=source,
+        grade=count(raw.get("grade"), 5) or 2,
+        restart=raw.get("restart") is not False,
+        peer=text(raw.get("peer"), 256),
+        seq=count(raw.get("seq")),
     )

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import assert_never
 
-from policies.facts import CaptureView, History
+from policies.facts import CaptureView, RankStack, History
 from policies.layout import Layout
 from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir
@@ -170,13 +170,18 @@ class Effects:
         if action.stacks:
             ports.agents.capture(action.incident, action.attempt, ports.capture_s)
 
-        def copy(unknown: int | None) -> None:
+        def copy(unknown: int | None, stacks: tuple[RankStack, ...] = ()) -> None:
             kept = ports.files.keep_evidence(action.incident, action.attempt)
             missing = max(0, ports.layout.world - kept) if unknown is None else unknown
-            self.capture = CaptureView(action.incident, True, kept, missing)
+            self.capture = CaptureView(action.incident, True, kept, missing, stacks)
+
+        def captured(unknown: int) -> None:
+            told = ports.agents.capture_state()
+            stacks = told.stacks if told is not None and told.incident == action.incident else ()
+            self._work(action, "capture", lambda: copy(unknown, stacks))
 
         if action.stacks:
-            ports.agents.when_captured(lambda unknown: self._work(action, "capture", lambda: copy(unknown)))
+            ports.agents.when_captured(captured)
         else:
             self._work(action, "capture", lambda: copy(None))
 

@@ -140,7 +140,7 @@ def test_the_first_start_waits_for_agents_and_then_for_nodes() -> None:
     scene = Scene()
     scene.view = replace(scene.view, nodes={**nodes(), "n0": node("n0", agent=False)})
     early = decided(scene)
-    assert early == Wait(Reason.FIRST_START, T0 + 5.0, "1 nodes have no agent yet")
+    assert early == Wait(Reason.FIRST_START, T0 + 5.0, "1 nodes are not ready yet")
     scene.wait(5)
     late = decided(scene)
     assert isinstance(late, Recover)
@@ -148,7 +148,11 @@ def test_the_first_start_waits_for_agents_and_then_for_nodes() -> None:
     scene.node("n1", state=NodeState.DOWN)
     short = decided(scene)
     assert isinstance(short, Wait)
-    assert short.text == "1 more nodes must be ready"
+    assert short.text == "1 slot without a ready node: n0 no agent, n1 down"
+    scene.wait(AUTO.node.launch_s)
+    halt = decided(scene)
+    assert isinstance(halt, Halt)
+    assert (halt.reason, halt.seen) == (Reason.NO_SPARE, short.text)
 
 
 def test_a_lifted_halt_waits_until_each_slot_has_a_node() -> None:
@@ -160,7 +164,7 @@ def test_a_lifted_halt_waits_until_each_slot_has_a_node() -> None:
         scene.node(name, state=NodeState.DOWN, agent=False)
     short = decided(scene)
     assert isinstance(short, Wait)
-    assert short.text == "1 slots have no ready node"
+    assert short.text == "1 slot without a ready node: n1 down, n3 down"
     scene.node("n3", state=NodeState.UP, agent=True)
     plan = decided(scene)
     assert isinstance(plan, Recover)
