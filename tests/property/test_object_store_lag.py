@@ -294,21 +294,72 @@ def test_short_is_not_yet_until_the_bound_has_passed_and_then_broken() -> None:
     assert isinstance(node.store.get(KEY, within_s=W), NotYet)  # its wait begins anew
 
 
-@pytest.mark.parametrize("lag_s", [BOUND, 0.0], ids=["bound", "planted: no bound"])
-def test_a_number_becomes_free_only_when_nobody_can_still_think_it_is(lag_s: float) -> None:
-    """Without the bound the removal of old files frees a number that a node with an old list then takes: it "wins"."""
+def test_nobody_sees_an_older_document_after_a_newer() -> None:
     disk = Disk()
-    writer, node = Node(disk, Fresh(disk), lag_s), Node(disk, Behind(disk), lag_s)
+    node = Node(disk, Behind(disk))
+    done = node.store.put_if_absent(KEY, b"1", within_s=W)  # its list of names is from before, and stays so
+    assert isinstance(done, Written)
+    assert isinstance(node.store.get(KEY, within_s=W), NotYet)
+    disk.now = 61.0
+    assert node.store.get(KEY, within_s=W) == Found(b"1", done.version)
+    second = node.store.put_if_version(KEY, b"2", done.version, within_s=W)
+    assert isinstance(second, Written)
+    assert isinstance(node.store.get(KEY, within_s=W), NotYet)
+    disk.now = 122.0
+    assert node.store.get(KEY, within_s=W) == Found(b"2", second.version)
+
+
+class Cured(Behind):
+    """As NFS does: a node that has changed a folder reads its names again. What it has read it does not ask for again."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(disk)
+        self.pages: dict[str, bytes] = {}
+
+    def read(self, path: str, limit: int) -> bytes:
+        if path not in self.pages:
+            self.pages[path] = super().read(path, limit)
+        return self.pages[path]
+
+    def create(self, path: str, data: bytes) -> bool:
+        self.refresh()
+        return super().create(path, data)
+
+
+def rewritten_ten_times(node: Node, lag_s: float) -> tuple[Version, Version]:
+    """`node` reads the first of eleven versions and keeps its list and file; the first version and the last."""
+    disk = node.files.disk
+    writer = Node(disk, Fresh(disk), lag_s)
     done = writer.store.put_if_absent(KEY, b"0", within_s=W)
     assert isinstance(done, Written)
-    first = node.store.get(KEY, within_s=W)
-    assert first == Found(b"0", done.version)
-    kept = disk.files["/store/run/latest/@0000001"]
+    assert node.store.get(KEY, within_s=W) == Found(b"0", done.version)
+    first, kept = done.version, disk.files["/store/run/latest/@0000001"]
     for number in range(10):
         disk.now += 1
         done = writer.store.put_if_version(KEY, b"%d" % number, done.version, within_s=W)
         assert isinstance(done, Written)
-    disk.files["/store/run/latest/@0000001"] = kept  # the node still has the file in its cache
-    said = node.store.put_if_version(KEY, b"mine", first.version, within_s=W)
+    if lag_s == 0.0:
+        assert "/store/run/latest/@0000002" not in disk.files
+        disk.files["/store/run/latest/@0000001"] = kept  # the node's cache still has it
+    return first, done.version
+
+
+@pytest.mark.parametrize("lag_s", [BOUND, 0.0], ids=["bound", "planted: no bound"])
+def test_a_number_becomes_free_only_when_nobody_can_still_think_it_is(lag_s: float) -> None:
+    """Without the bound, removing old files frees a number that a node with an old list then takes: it "wins"."""
+    disk = Disk()
+    node = Node(disk, Behind(disk), lag_s)
+    first, last = rewritten_ten_times(node, lag_s)
+    said = node.store.put_if_version(KEY, b"mine", first, within_s=W)
     assert said == Conflict() if lag_s else isinstance(said, Written)
-    assert writer.store.get(KEY, within_s=W) == Found(b"9", done.version)
+    there = Node(disk, Fresh(disk)).store.get(KEY, within_s=W)
+    assert there == Found(b"9", last)
+
+
+def test_who_has_taken_a_number_among_removed_ones_sees_it_and_takes_it_back() -> None:
+    disk = Disk()
+    node = Node(disk, Cured(disk), 0.0)
+    first, _ = rewritten_ten_times(node, 0.0)
+    disk.files.pop("/store/run/latest/@0000001")
+    assert isinstance(node.store.put_if_version(KEY, b"mine", first, within_s=W), NotYet)
+    assert "/store/run/latest/@0000002" not in disk.files
