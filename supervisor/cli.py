@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
     "interval": ("supervisor.commands.interval", "How often to save."),
     "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),
+    "verify": ("supervisor.commands.verify", "Is a checkpoint whole? Any Megatron or DCP directory, down to the last byte."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
     "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),
