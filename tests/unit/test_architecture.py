@@ -115,7 +115,7 @@ def test_our_supervisor_is_the_one_that_is_imported() -> None:
 
 
 def test_nothing_unpickles_and_nothing_runs_a_shell() -> None:
-    """What is read is hostile until checked; torch.load too would unpickle."""
+    """What is read is hostile until checked; torch.load too would unpickle. One module may, in a process of its own."""
     forbidden = ("import pickle", "from pickle", "marshal.loads", "shell=True", "os.system(", "yaml.load(", "eval(")
     found = [(p.name, word) for p in modules() for word in forbidden if word in p.read_text()]
-    assert found == []
+    assert found == [("unpickling.py", "import pickle")]

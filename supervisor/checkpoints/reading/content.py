@@ -20,8 +20,8 @@ import xxhash
 from supervisor.checkpoints.posix import Stamp, open_regular, stamp_of
 from supervisor.checkpoints.reading import sanity
 from supervisor.checkpoints.reading.archives import BadArchiveError, Record, read_records
+from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents
 from supervisor.checkpoints.reading.findings import Collected, Finding
-from supervisor.checkpoints.reading.layout import NO_PAYLOAD, Extents
 from supervisor.checkpoints.reading.structure import Structure
 from supervisor.checkpoints.reading.throttle import Throttle
 

@@ -16,7 +16,8 @@ from supervisor.checkpoints.reading.archives import BadArchiveError
 from supervisor.checkpoints.reading.findings import Collected
 from supervisor.checkpoints.reading.layout import Layout, merge_ranks, read_layout
 from supervisor.checkpoints.reading.objects import OBJECT_MAX, load_number, load_object
-from supervisor.checkpoints.reading.standins import CutError, RefusedError, unpickle
+from supervisor.checkpoints.reading.standins import unpickle
+from supervisor.checkpoints.reading.unpickling import CutError, RefusedError
 
 MEGATRON, DCP, RANKS, SAFETENSORS, UNKNOWN = "megatron", "dcp", "dcp-ranks", "safetensors", "unknown"
 COMMON: Final = re.compile(r"common_state/shard_[0-9.]+_[0-9.]+")

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from supervisor.checkpoints.reading import tiles
+from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents, Tensor, is_plain_name
 from supervisor.checkpoints.reading.findings import Collected
 from supervisor.checkpoints.reading.standins import (
     DTYPES,
@@ -22,43 +23,13 @@ from supervisor.checkpoints.reading.standins import (
     DType,
     Index,
     Properties,
-    RefusedError,
     StorageInfo,
     StorageMeta,
     TensorMeta,
 )
+from supervisor.checkpoints.reading.unpickling import RefusedError
 
 LARGEST = (1 << 62) - 1
-NO_PAYLOAD = (1 << 64) - 1
-"""An item whose number of data bytes is not known: an object, or a tensor of a kind that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A logical tensor. `chunks`: how many."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extents:
-    """The items of one file, in the order in which they lie; columns, since there are many.
-
-    `starts` and `lengths` in bytes; `payloads`: bytes of elements, or NO_PAYLOAD; `items`: positions in `Layout.names`.
-    """
-
-    starts: array[int] = field(default_factory=lambda: array("Q"))
-    lengths: array[int] = field(default_factory=lambda: array("Q"))
-    payloads: array[int] = field(default_factory=lambda: array("Q"))
-    items: array[int] = field(default_factory=lambda: array("I"))
-
-    @property
-    def end(self) -> int:
-        """Where the last item ends: the size that the file must have."""
-        return self.starts[-1] + self.lengths[-1] if self.starts else 0
 
 
 @dataclass(slots=True)
@@ -271,12 +242,6 @@ def _check_columns(keys: list[dict[str, Any]], infos: list[dict[str, Any]]) -> N
     for path in paths:
         if not is_plain_name(path):
             raise RefusedError(f"it names {str(path)[:80]!r} as one of its files")
-
-
-def is_plain_name(name: Any) -> bool:
-    """One name of a file in the save's own folder: a path could lead out of it."""
-    plain = type(name) is str and 0 < len(name) <= 255 and name not in {".", ".."}
-    return plain and "/" not in name and "\0" not in name and name.isprintable()
 
 
 def _extents(name: str, items: list[tuple[int, int, int, int]], found: Collected) -> Extents:

@@ -8,14 +8,14 @@ rebuilding functions) is refused, and marks the file as hostile.
 from __future__ import annotations
 
 import io
-import pickle  # noqa: TID251 - with `find_class` closed below, and in a process that has nothing to lose
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
 from supervisor.checkpoints.reading.archives import BadArchiveError, Pread, read_records
-from supervisor.checkpoints.reading.standins import DTYPES, DType, RefusedError, path_of
+from supervisor.checkpoints.reading.standins import DTYPES, DType, path_of
+from supervisor.checkpoints.reading.unpickling import RefusedError, load
 
 OBJECT_MAX: Final = 64 << 20
 """Bytes of one pickled object that are read; Megatron's common state has 30 kB."""
@@ -103,32 +103,21 @@ _INERT: Final = (
 _CLOSED: Final = frozenset({"torch", "numpy"})
 
 
-class ObjectReader(pickle.Unpickler):
-    """Loads an object with stand-ins. `unknown`: names of classes that are not known here, as "module.name"."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(io.BytesIO(data))
-        self.unknown: set[str] = set()
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """A stand-in. Raises RefusedError for what no common state needs."""
-        found = _PLAIN.get((module_name, global_name))
-        if found is not None:
-            return found
-        root = module_name.partition(".")[0]
-        if root == "torch" and (module_name in _INERT or (module_name == "torch" and global_name.endswith("Storage"))):
-            return Inert
-        if module_name == "torch" and global_name in DTYPES:
-            return DType(global_name)
-        if root in _CLOSED or root in sys.stdlib_module_names or root in sys.builtin_module_names:
-            raise RefusedError(f"it names {module_name[:80]}.{global_name[:80]}, which no saved state needs")
-        if root != "megatron":
-            self.unknown.add(f"{module_name[:80]}.{global_name[:80]}")
+def _stand_in(module_name: str, global_name: str, unknown: set[str]) -> Any:
+    """What stands for a name; classes that are not known here go to `unknown`. Raises RefusedError."""
+    found = _PLAIN.get((module_name, global_name))
+    if found is not None:
+        return found
+    root = module_name.partition(".")[0]
+    if module_name in _INERT or (module_name == "torch" and global_name.endswith("Storage")):
         return Inert
-
-    def persistent_load(self, _: Any, /) -> Inert:
-        """A tensor's storage: not loaded."""
-        return Inert()
+    if module_name == "torch" and global_name in DTYPES:
+        return DType(global_name)
+    if root in _CLOSED or root in sys.stdlib_module_names or root in sys.builtin_module_names:
+        raise RefusedError(f"it names {module_name[:80]}.{global_name[:80]}, which no saved state needs")
+    if root != "megatron":
+        unknown.add(f"{module_name[:80]}.{global_name[:80]}")
+    return Inert
 
 
 def load_object(pread: Pread, length: int) -> tuple[Any, set[str]]:
@@ -139,13 +128,9 @@ def load_object(pread: Pread, length: int) -> tuple[Any, set[str]]:
     data = pread(record.start, record.size)
     if len(data) != record.size or crc32(data) != record.crc:
         raise BadArchiveError("its pickled object does not have the check sum that was written with it")
-    reader = ObjectReader(data)
-    try:
-        return reader.load(), reader.unknown
-    except (RefusedError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a hostile stream makes of the stand-ins, it is no state
-        raise RefusedError(f"it can't be unpickled: {type(error).__name__}: {str(error)[:120]}") from None
+    unknown: set[str] = set()
+    loaded = load(io.BytesIO(data), lambda module, name: _stand_in(module, name, unknown), Inert)
+    return loaded, unknown
 
 
 def load_number(pread: Pread, length: int, dtype: str) -> int | float | None:

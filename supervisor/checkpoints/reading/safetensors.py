@@ -14,8 +14,9 @@ from math import prod
 from typing import Any, Final
 
 from supervisor.checkpoints.reading import tiles
+from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents, Tensor, is_plain_name
 from supervisor.checkpoints.reading.findings import Collected
-from supervisor.checkpoints.reading.layout import NO_PAYLOAD, Extents, Layout, Tensor, is_plain_name
+from supervisor.checkpoints.reading.layout import Layout
 
 HEADER_MAX: Final = 100 << 20
 """Bytes; the format's own bound."""

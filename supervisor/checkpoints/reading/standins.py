@@ -7,17 +7,10 @@ reader half of the time goes into its classes' `__init__`, `__hash__` and `__set
 
 from __future__ import annotations
 
-import pickle  # noqa: TID251 - with `find_class` closed below, and in a process that has nothing to lose
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-
-class RefusedError(Exception):
-    """The bytes are no metadata that we believe. The text says what was met."""
-
-
-class CutError(RefusedError):
-    """The file ends before its end, as one does that is still being written."""
+from supervisor.checkpoints.reading.unpickling import RefusedError, load
 
 
 class Held(list[Any]):
@@ -142,21 +135,14 @@ _ALLOWED: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
 }
 
 
-class Restricted(pickle.Unpickler):
-    """Knows the stand-ins and nothing else."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """The stand-in. Raises RefusedError for every other name."""
-        found = _ALLOWED.get((module_name, global_name))
-        if found is not None:
-            return found
-        if module_name == "torch" and global_name in DTYPES:
-            return DType(global_name)
-        raise RefusedError(f"it names {module_name[:80]}.{global_name[:80]}, which no metadata needs")
-
-    def persistent_load(self, pid: Any, /) -> NoReturn:
-        """No metadata has persistent ids. Raises RefusedError."""
-        raise RefusedError(f"it holds a persistent id, {str(pid)[:40]!r}")
+def stand_in(module_name: str, global_name: str) -> Any:
+    """What stands for one of torch's names. Raises RefusedError for every other name."""
+    found = _ALLOWED.get((module_name, global_name))
+    if found is not None:
+        return found
+    if module_name == "torch" and global_name in DTYPES:
+        return DType(global_name)
+    raise RefusedError(f"it names {module_name[:80]}.{global_name[:80]}, which no metadata needs")
 
 
 def unpickle(file: Any) -> dict[str, Any]:
@@ -164,16 +150,7 @@ def unpickle(file: Any) -> dict[str, Any]:
 
     Raises RefusedError (CutError when the file ends too early); MemoryError when the process's limit is reached.
     """
-    try:
-        loaded = Restricted(file).load()
-    except (RefusedError, MemoryError):
-        raise
-    except EOFError:
-        raise CutError("it is empty, or cut short") from None
-    except Exception as error:  # noqa: BLE001 - whatever a hostile stream makes of the stand-ins, it is no metadata
-        if "truncated" in str(error):
-            raise CutError("it is cut short") from None
-        raise RefusedError(f"it can't be unpickled: {type(error).__name__}: {str(error)[:120]}") from None
+    loaded = load(file, stand_in)
     if file.read(1):
         raise RefusedError("there is more behind its end")
     if type(loaded) is not Metadata or len(loaded) != 1 or type(loaded[0]) is not dict:

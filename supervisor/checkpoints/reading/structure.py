@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from supervisor.checkpoints.reading import child
+from supervisor.checkpoints.reading.extents import Extents, Tensor
 from supervisor.checkpoints.reading.findings import MEANING, Finding
-from supervisor.checkpoints.reading.layout import Extents, Tensor
 
 
 @dataclass(frozen=True, slots=True)
