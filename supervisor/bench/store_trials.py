@@ -22,6 +22,9 @@ Open: TypeAlias = Callable[[], Objects]
 """Opens the store anew. It goes to other processes, so it is a class or function with its arguments (`partial`)."""
 WITHIN_S = 60.0
 POINTER = "trials/latest"
+KILLED = "trials/killed"
+"""The pointer of writers that are killed."""
+COUNT = "trials/count"
 _THREADS = 4
 """Writers of one process."""
 
@@ -37,6 +40,8 @@ class Reads:
     seen: int
     """Different contents that a reader saw, the most of any: how much was rewritten meanwhile."""
     rewrites: int = 0
+    why: str = ""
+    """Of one that was unsure."""
 
     @property
     def good(self) -> bool:
@@ -68,11 +73,11 @@ def read_many(open_: Open, count: int) -> Reads:
     """One reader: `count` reads of the pointer."""
     store = open_()
     torn = unsure = backwards = newest = 0
-    seen = set()
+    seen, why = set(), ""
     for _ in range(count):
         there = store.get(POINTER, within_s=WITHIN_S)
         if not isinstance(there, Found):
-            unsure += 1
+            unsure, why = unsure + 1, str(there)
             continue
         generation = generation_of(there.data)
         if generation is None:
@@ -81,19 +86,24 @@ def read_many(open_: Open, count: int) -> Reads:
         backwards += generation < newest
         newest = max(newest, generation)
         seen.add(generation)
-    return Reads(count, torn, unsure, backwards, len(seen))
+    return Reads(count, torn, unsure, backwards, len(seen), why=why)
 
 
-def reads_during_rewrites(open_: Open, reads: int, readers: int, pool: Executor) -> Reads:
-    """`reads` in all by `readers` in the pool, while one writer here replaces the pointer without a pause."""
+def reads_during_rewrites(open_: Open, reads: int, readers: int, pool: Executor, least: int = 2) -> Reads:
+    """`reads` in all by `readers` in the pool, while one writer here replaces the pointer without a pause.
+
+    They go on until there were `least` rewrites: a disk may take its time. A writer that has stopped is waited for no more.
+    """
     store, over = open_(), threading.Event()
     store.make(within_s=WITHIN_S)
     store.put_if_absent(POINTER, document(1), within_s=WITHIN_S)
     rewrites: list[int] = []
-    writer = threading.Thread(target=lambda: rewrites.append(_rewrite(store, over)))
+    writer = threading.Thread(target=_rewrite, args=(store, over, rewrites))
     writer.start()
+    parts: list[Reads] = []
     try:
-        parts = list(pool.map(read_many, [open_] * readers, [reads // readers] * readers))
+        while not parts or (len(rewrites) < least and writer.is_alive()):
+            parts += pool.map(read_many, [open_] * readers, [reads // readers] * readers)
     finally:
         over.set()
         writer.join()
@@ -103,20 +113,36 @@ def reads_during_rewrites(open_: Open, reads: int, readers: int, pool: Executor)
         sum(part.unsure for part in parts),
         sum(part.backwards for part in parts),
         max(part.seen for part in parts),
-        sum(rewrites),
+        len(rewrites),
+        next((part.why for part in parts if part.why), ""),
     )
 
 
-def _rewrite(store: Objects, over: threading.Event) -> int:
-    count = 0
+def _rewrite(store: Objects, over: threading.Event, rewrites: list[int]) -> None:
     there = store.get(POINTER, within_s=WITHIN_S)
     version = there.version if isinstance(there, Found) else Version("")
     while not over.is_set():
-        done = store.put_if_version(POINTER, document(count + 2), version, within_s=WITHIN_S)
+        following = len(rewrites) + 2
+        done = store.put_if_version(POINTER, document(following), version, within_s=WITHIN_S)
         if not isinstance(done, Written):
-            break  # there is no other writer; the count says that it stopped
-        version, count = done.version, count + 1
-    return count
+            return  # there is no other writer: the number of rewrites tells that it stopped
+        version = done.version
+        rewrites.append(following)
+
+
+def rewrite_and_tell(open_: Open, pipe: Any) -> None:
+    """Replace a pointer for ever; each generation is told once it is written. For a process that will be killed."""
+    store = open_()
+    store.make(within_s=WITHIN_S)
+    store.put_if_absent(KILLED, document(1), within_s=WITHIN_S)
+    there = store.get(KILLED, within_s=WITHIN_S)
+    while isinstance(there, Found):
+        following = (generation_of(there.data) or 0) + 1
+        done = store.put_if_version(KILLED, document(following), there.version, within_s=WITHIN_S)
+        if not isinstance(done, Written):
+            return
+        pipe.send(following)
+        there = Found(document(following), done.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +242,29 @@ def count_up(open_: Open, writers: int, each: int, pool: Executor) -> tuple[int,
     """Each of `writers` adds 1 `each` times by compare and swap. What they say they added, and what is there."""
     store = open_()
     store.make(within_s=WITHIN_S)
-    store.put_if_absent("trials/count", b"0", within_s=WITHIN_S)
-    added = sum(pool.map(_add, [open_] * writers, [each] * writers))
-    there = store.get("trials/count", within_s=WITHIN_S)
-    return added, int(there.data) if isinstance(there, Found) and there.data.isdigit() else -1
+    store.put_if_absent(COUNT, b"{}", within_s=WITHIN_S)
+    added = sum(pool.map(_add, [open_] * writers, range(writers), [each] * writers))
+    there = store.get(COUNT, within_s=WITHIN_S)
+    return added, sum(_counts(there.data).values()) if isinstance(there, Found) else -1
 
 
-def _add(open_: Open, times: int) -> int:
+def _add(open_: Open, writer: int, times: int) -> int:
+    """One writer's own count is part of the document: after an answer that is none, it reads whether its put landed."""
     store, added = open_(), 0
     while added < times:
-        there = store.get("trials/count", within_s=WITHIN_S)
-        if not isinstance(there, Found) or not there.data.isdigit():
-            return added
-        done = store.put_if_version("trials/count", b"%d" % (int(there.data) + 1), there.version, within_s=WITHIN_S)
+        there = store.get(COUNT, within_s=WITHIN_S)
+        if not isinstance(there, Found):
+            continue
+        counts = _counts(there.data)
+        added = max(added, counts.get(str(writer), 0)) if counts else added
+        following = json.dumps(counts | {str(writer): added + 1}).encode()
+        done = store.put_if_version(COUNT, following, there.version, within_s=WITHIN_S)
         added += isinstance(done, Written)
-        if not isinstance(done, Written | Conflict):
-            return added  # it may have landed: what is there can't be compared with what was added
     return added
+
+
+def _counts(data: bytes) -> dict[str, int]:
+    try:
+        return {str(writer): int(count) for writer, count in json.loads(data).items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}  # torn

@@ -286,7 +286,7 @@ def test_no_read_during_rewrites_is_torn(place: Place) -> None:
     with ThreadPoolExecutor(4) as pool:
         seen = trials.reads_during_rewrites(place.open, 2_000, 4, pool)
     assert seen.good, seen
-    assert seen.reads == 2_000
+    assert seen.reads >= 2_000
 
 
 def test_a_store_that_rewrites_in_place_is_seen_to_be_torn(tmp_path: Path) -> None:

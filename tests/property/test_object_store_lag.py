@@ -326,15 +326,15 @@ class Cured(Behind):
         return super().create(path, data)
 
 
-def rewritten_ten_times(node: Node, lag_s: float) -> tuple[Version, Version]:
-    """`node` reads the first of eleven versions and keeps its list and file; the first version and the last."""
+def rewritten_often(node: Node, lag_s: float) -> tuple[Version, Version]:
+    """`node` reads the first of 31 versions and keeps its list and file; the first version and the last."""
     disk = node.files.disk
     writer = Node(disk, Fresh(disk), lag_s)
     done = writer.store.put_if_absent(KEY, b"0", within_s=W)
     assert isinstance(done, Written)
     assert node.store.get(KEY, within_s=W) == Found(b"0", done.version)
     first, kept = done.version, disk.files["/store/run/latest/@0000001"]
-    for number in range(10):
+    for number in range(30):
         disk.now += 1
         done = writer.store.put_if_version(KEY, b"%d" % number, done.version, within_s=W)
         assert isinstance(done, Written)
@@ -349,17 +349,17 @@ def test_a_number_becomes_free_only_when_nobody_can_still_think_it_is(lag_s: flo
     """Without the bound, removing old files frees a number that a node with an old list then takes: it "wins"."""
     disk = Disk()
     node = Node(disk, Behind(disk), lag_s)
-    first, last = rewritten_ten_times(node, lag_s)
+    first, last = rewritten_often(node, lag_s)
     said = node.store.put_if_version(KEY, b"mine", first, within_s=W)
     assert said == Conflict() if lag_s else isinstance(said, Written)
     there = Node(disk, Fresh(disk)).store.get(KEY, within_s=W)
-    assert there == Found(b"9", last)
+    assert there == Found(b"29", last)
 
 
 def test_who_has_taken_a_number_among_removed_ones_sees_it_and_takes_it_back() -> None:
     disk = Disk()
     node = Node(disk, Cured(disk), 0.0)
-    first, _ = rewritten_ten_times(node, 0.0)
+    first, _ = rewritten_often(node, 0.0)
     disk.files.pop("/store/run/latest/@0000001")
     assert isinstance(node.store.put_if_version(KEY, b"mine", first, within_s=W), NotYet)
     assert "/store/run/latest/@0000002" not in disk.files

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 REQUEST_S = 30
 """Seconds for one request, 5 of them to connect. The deadline of a call is the caller's, and may be shorter."""
 
+READ_RETRIES = 3
+"""Of a read that a server has answered with an error, or not at all; with obstore's waits, about a second."""
+
 
 def open_objects(place: str, config: Mapping[str, str] | None = None, *, lag_s: float = LAG_S) -> Objects:
     """A path, or `s3://BUCKET/PREFIX`, `gs://...`, `az://...`. Raises UserError for what can't be used.
@@ -27,11 +30,14 @@ def open_objects(place: str, config: Mapping[str, str] | None = None, *, lag_s: 
         return PosixObjects(place, lag_s=lag_s)
     from supervisor.checkpoints.objects.remote import RemoteObjects  # noqa: PLC0415 - see `bucket`
 
-    return RemoteObjects(bucket(place, config))
+    return RemoteObjects(bucket(place, config), reader=bucket(place, config, retries=READ_RETRIES))
 
 
-def bucket(url: str, config: Mapping[str, str] | None = None) -> ObjectStore:
-    """The library's own store for a URL. Raises UserError."""
+def bucket(url: str, config: Mapping[str, str] | None = None, *, retries: int = 0) -> ObjectStore:
+    """The library's own store for a URL. `retries` after a server's error or a lost connection. Raises UserError.
+
+    For writing there must be none: a put that is sent again after its reply was lost is refused by its own first half.
+    """
     try:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - an optional dependency
         from obstore.store import from_url  # noqa: PLC0415
@@ -45,10 +51,9 @@ def bucket(url: str, config: Mapping[str, str] | None = None) -> ObjectStore:
         "connect_timeout": "5s",
         "allow_http": str(given.get("endpoint", "")).startswith("http://"),
     }
-    # A retry of a put whose reply was lost is refused by its own first half; so none is made behind our back.
-    never: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)}
+    again: RetryConfig = {"max_retries": retries, "retry_timeout": timedelta(seconds=REQUEST_S)}
     try:
-        store: ObjectStore = from_url(url, config=given, client_options=client, retry_config=never)
+        store: ObjectStore = from_url(url, config=given, client_options=client, retry_config=again)
     except (BaseError, ValueError, TypeError) as error:
         raise UserError(f"{url}: {str(error).splitlines()[0][:200]}") from None
     return store

@@ -43,8 +43,8 @@ LAG_S: Final = 60.0
 """Seconds that a name may look absent or a file short: NFS keeps directory attributes for up to 60 s (acdirmax)."""
 MARKER: Final = ".relight-objects"
 """Says that the store is there: a mount that is gone leaves an empty folder behind, which is no empty store."""
-KEPT: Final = 4
-"""Files of a key that are always kept: readers may have seen their names a moment ago."""
+KEPT: Final = 16
+"""Files of a key that are always kept: others may have read their names a moment ago, and be about to open them."""
 _ROUNDS: Final = 32
 _NUMBERED = re.compile(r"@([0-9]{7,12})")
 _ABSENT = (FileNotFoundError, NotADirectoryError)

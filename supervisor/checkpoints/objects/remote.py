@@ -50,18 +50,21 @@ T = TypeVar("T")
 class RemoteObjects:
     """One store in a bucket, as `port.Objects`. `lag_s`: 0 for S3, GCS and Azure, which promise that reads see writes.
 
-    `store` should not retry by itself (see `opening`): then what is refused has surely not landed before.
+    `store` should not retry by itself (see `opening`): then what is refused has surely not landed before. `reader`: the
+    same place for reading, which may retry; a server that answers 500 now and then is no reason for NotYet.
     """
 
     def __init__(
         self,
         store: ObjectStore,
         *,
+        reader: ObjectStore | None = None,
         lag_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         patience: Patience | None = None,
     ) -> None:
         self._store = store
+        self._reader = reader or store
         self._lag = Lag(lag_s, clock)
         self._patience = patience or Patience()
 
@@ -128,7 +131,7 @@ class RemoteObjects:
     def _get(self, key: str) -> tuple[Found | Missing | Broken | NotYet, str]:
         """The answer, and the nonce of the writing that was read."""
         try:
-            result = obstore.get(self._store, key)
+            result = obstore.get(self._reader, key)
             size = result.meta["size"]
             raw = bytes(result.bytes()) if size <= LIMIT + HEAD_LIMIT else b""
         except FileNotFoundError:
@@ -142,7 +145,7 @@ class RemoteObjects:
 
     def _absent(self, key: str) -> Missing | NotYet:
         try:
-            obstore.head(self._store, MARKER)
+            obstore.head(self._reader, MARKER)
         except FileNotFoundError:
             return NotYet("there is no store here now")
         if not self._lag.passed(f"absent {key}"):
@@ -174,7 +177,7 @@ class RemoteObjects:
         return NotYet(f"{key}: refused again and again, although nothing stands in the way")
 
     def _keys(self, folder: str) -> tuple[str, ...] | NotYet:
-        listed = obstore.list(self._store, prefix=folder or None)
+        listed = obstore.list(self._reader, prefix=folder or None)
         found = tuple(sorted(each["path"] for batch in listed for each in batch if is_key(each["path"])))
         if not found and isinstance(there := self._absent(f"folder {folder}"), NotYet):
             return there
