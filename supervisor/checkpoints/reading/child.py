@@ -24,7 +24,8 @@ def main(folder: str, memory: int, cpu_s: int) -> int:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(limit, (most, most))
+        # At the hard limit of CPU the kernel sends SIGKILL, which would not tell why.
+        resource.setrlimit(limit, (most, most + (limit == resource.RLIMIT_CPU)))
     # A large save is millions of objects and no cycle: looking for cycles would double the time.
     gc.disable()
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))

@@ -78,7 +78,7 @@ def read_structure(folder: str, limits: Limits) -> Structure:
         return _parse(done.stdout)
     if done.returncode == child.NO_MEMORY_EXIT:
         return _failed("BAD_METADATA", f"reading it takes more than {limits.memory >> 20} MiB of memory")
-    if done.returncode == -signal.SIGXCPU or (done.returncode == -signal.SIGKILL and limits.cpu_s == 0):
+    if done.returncode == -signal.SIGXCPU:
         return _failed("BAD_METADATA", f"reading it takes more than {limits.cpu_s} s")
     if done.returncode in {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT}:
         return _failed("BAD_METADATA", f"its reader died of it ({signal.Signals(-done.returncode).name})")
