@@ -64,7 +64,7 @@ def weakest(
             why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
             support=tuple(earliest[1:4]),
         )
-    fallen = [c for c in live if c.role == "root"]
+    fallen = [c for c in live if c.role == "root" and c.kind != "cancelled-by"]
     if fallen:  # it was survived, and is still the best that there is
         first = min(fallen, key=best_evidence)
         if case.completed is False or any(c.role == "cascade" for c in live):

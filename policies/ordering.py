@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from policies.clues import Clue
+
+LOCAL_DISKS: Final = frozenset({"disk-error", "disk-read-only", "disk-lost"})
+"""What a kernel says of a disk of its own machine."""
+
+_LOCAL_PATH: Final = re.compile(
+    r"['\" (:=](/tmp|/var|/run|/dev/shm|/local\w*|/lscratch|/scratch[-_]?local|/scratch/local|/nvme\w*|/ssd\w*|/raid"
+    r"|/mnt/(nvme|local|ssd|resource|ephemeral|scratch_local)\w*|/opt/dlami/nvme|/job_?tmp|/root)(/|['\")\s:,]|$)"
+)
+"""Paths that mostly lie on a disk of the machine, by custom; what is only called scratch may be shared."""
+
+
+def is_local(clue: Clue) -> bool:
+    """Is a fault of storage that of one machine's own disk, by what tells of it or by the path that it names?"""
+    return clue.kind in LOCAL_DISKS or _LOCAL_PATH.search(clue.text) is not None
 
 
 def surely_before(one: Clue, other: Clue) -> bool:

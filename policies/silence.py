@@ -237,9 +237,11 @@ def _silent_ranks(case: Case, live: Sequence[Clue]) -> Verdict | None:
     nodes = {case.node_of(rank) for rank in ranks}
     node = nodes.pop() if len(nodes) == 1 else None
     if waits := waits_of(live, node):
-        first = replace(waits[0], rank=waits[0].rank if len(ranks) > 1 else ranks[0])
-        why = f"{node}, whose rank {ranks[0]} never reached the collective of {len(hurt)} others, waits for its storage."
-        return inferred("storage.io", first, why, live, restart=True)
+        wait = replace(waits[0], rank=waits[0].rank if len(ranks) > 1 else ranks[0])
+        why = (
+            f"{node}, whose rank {ranks[0]} never reached the collective of {len(hurt)} others, waits for its storage."
+        )
+        return inferred("storage.io", wait, why, live, restart=True)
     words = case.last_words.get(ranks[0])
     own = [c for c in live if c.rank in silent and c.role in ("root", "context") and not c.survived]
     first = own[-1] if own else None

@@ -7,19 +7,28 @@ cause, then inference from who is silent. Suspects are named only for faults of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from policies.clues import Case, Clue, Verdict
 from policies.endings import finished, weakest
-from policies.ordering import best_evidence, cascade, minimal, same_event, surely_before
+from policies.ordering import LOCAL_DISKS, best_evidence, cascade, is_local, minimal, same_event, surely_before
 from policies.silence import infer
 
 GPU_SYMPTOMS: Final = frozenset(
     {"cuda-device", "cuda-program", "cuda-init-error", "accelerator-fatal", "launcher-exit"}
 )
 """Kinds that another fault of the same node explains: the program saw the device fail, the driver says why."""
+
+NODES_LOST: Final = frozenset({"node-failure", "node-lost"})
+"""Kinds by which a scheduler or a launcher gives a machine up."""
+
+SHADOWS: Final = frozenset({"xid-stopped"})
+"""Kinds that any error of a program on the same node explains: the driver only tells that it stopped its work."""
+
+REASONS: Final[Mapping[str, tuple[str, ...]]] = {"cuda-not-ready": ("fabric-manager-down",)}
+"""Symptoms, and what a log of the same machine may say of them whenever it was written: the reason lasts till somebody mends it."""
 
 EXPLAINED_WITHIN_S: Final = 600.0
 """A node that Slurm declares lost, or a driver's line, explains symptoms on it within this time (SlurmdTimeout is 300 s)."""
@@ -40,7 +49,7 @@ def judge(case: Case) -> Verdict:
     strong = _fewer([clue for clue in roots if clue.grade >= 2])
     if done := finished(case, strong):
         return done
-    ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind != "node-failure"]
+    ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind not in NODES_LOST]
     causes = [clue for clue in strong if clue not in ended]
     if ended and not _before(causes, ended[0]) and not _hung_before(live, ended[0]):
         return _scheduler(ended[0], live)
@@ -119,12 +128,13 @@ def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdi
 def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
     """Without the symptoms that a better-named cause on the same node, or of the same speaker, explains."""
     kept = []
-    lost = {clue.peer for clue in causes if clue.kind == "node-failure" and clue.peer}
+    lost = {clue.peer for clue in causes if clue.kind in NODES_LOST and clue.peer}
     for clue in causes:
-        better = (o for o in causes if o.grade > clue.grade and o is not clue)
+        shadow = clue.kind in SHADOWS
+        better = (o for o in causes if (o.grade > clue.grade or (shadow and o.kind not in SHADOWS)) and o is not clue)
         if any(_explains(o, clue, case) for o in better):
             continue
-        if clue.kind == "node-failure" and clue.peer is None and lost:
+        if clue.kind in NODES_LOST and clue.peer is None and lost:
             continue
         kept.append(clue)
     return kept
@@ -134,13 +144,15 @@ def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
     if same_event(cause, symptom):
         return True
     place = cause.peer if cause.blames == "peer" and cause.peer else cause.node
+    if symptom.kind in SHADOWS:
+        return place == symptom.node and not cause.kind.startswith("xid-") and not surely_before(symptom, cause)
     if symptom.kind not in GPU_SYMPTOMS and not (cause.grade == 4 and symptom.category == cause.category):
         return False
     if symptom.node is None:
-        return cause.kind == "node-failure"  # nobody else is known to have seen it
+        return cause.kind in NODES_LOST  # nobody else is known to have seen it
     if place != symptom.node and not (place is None and len(case.nodes) == 1):
         return False
-    if not (cause.category.startswith(("hardware.", "oom.")) or cause.kind == "node-failure"):
+    if not (cause.category.startswith(("hardware.", "oom.")) or cause.kind in NODES_LOST | LOCAL_DISKS):
         return False
     if None in (cause.earliest, cause.latest, symptom.earliest, symptom.latest):
         return True
@@ -151,10 +163,13 @@ def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
 def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue]) -> tuple[Clue, str]:
     """The category after all is weighed, and the first line with the place that the line speaks of."""
     category = first.category
-    if first.kind == "node-failure":
+    if first.kind in NODES_LOST:
         seen = [c for c in live if c.role == "root" and c.kind in GPU_SYMPTOMS and c.node in (None, first.peer)]
         if any(c.kind != "launcher-exit" for c in seen):
             category = "hardware.host"
+    if lasting := [c for c in live if c.kind in REASONS.get(first.kind, ()) and c.node == first.node]:
+        first = min(lasting, key=lambda c: (c.file, c.line))
+        return first, first.category
     if first.blames == "peer" and first.peer and first.node is None:
         first = replace(first, node=first.peer, rank=None)
     if first.rank is None and first.category.split(".")[0] not in ("scheduler", "hardware"):
@@ -202,9 +217,11 @@ def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
 def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> tuple[str, ...]:
     if category == "software.env":
         return (first.node,) if first.node and len(case.nodes) > 1 else ()
-    if not category.startswith(SUSPECT) and first.kind != "node-failure":
-        return ()
     if first.node is None:
+        return ()
+    if category.startswith("storage.") and len(case.nodes) > 1 and is_local(first):
+        return (first.node,) if {c.node for c in peers} <= {first.node, None} else ()
+    if not category.startswith(SUSPECT) and first.kind not in NODES_LOST:
         return ()
     together = [first.node]
     for clue in peers:

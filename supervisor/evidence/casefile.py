@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Final
@@ -53,7 +53,7 @@ def assemble(
         world=places.world,
         per_node=places.per_node if places.whole else None,
         completed=_completed(readings),
-        finished_at=next((c for c in clues if c.kind == "finished" and not c.survived), None),
+        finished_at=_finished(clues, readings),
         last_words=_last_words(readings, places),
         stacks=tuple(_stacks(readings, places)),
         pace=_pace(readings),
@@ -219,8 +219,9 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
     for times in later.values():
         times.sort()
     out = []
+    over = {(c.file, c.line) for c in clues if c.kind == "recovered"}
     for clue in clues:
-        survived = clue.survived
+        survived = clue.survived or _recovered(clue, over)
         if clue.role != "benign" and not clue.category.startswith("scheduler."):
             own = lines.get(clue.file, [])
             survived = survived or len(own) - bisect_right(own, clue.line) >= 2
@@ -235,6 +236,13 @@ def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clock
                 survived = True  # before this job: it belongs to an earlier one
         out.append(replace(clue, survived=survived) if survived else clue)
     return out
+
+
+def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
+    """Did the client that tells of an error tell of its success in the next lines?"""
+    if not clue.category.startswith(("storage.", "data")) or clue.role != "root":
+        return False
+    return any((clue.file, clue.line + behind) in over for behind in range(1, RECOVERY))
 
 
 def _apart(node: str | None, other: str | None) -> float:
@@ -257,6 +265,22 @@ def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]
         return None
     idle, usual = min(stopped) - at[-1], median(b - a for a, b in zip(at[-9:], at[-8:], strict=False))
     return idle if idle > max(600.0, 10 * usual) else None
+
+
+LAST_LINES: Final = 3
+"""A script's last word is one of so many last lines of its log."""
+
+RECOVERY: Final = 20
+"""Lines within which a client that got its answer after all speaks of what stands above it."""
+
+
+def _finished(clues: Sequence[Clue], readings: Sequence[FileReading]) -> Clue | None:
+    """The trainer's word that it has reached its end: in words that say so, or by a plain "Done." that ends a log of steps."""
+    said = next((c for c in clues if c.kind == "finished" and not c.survived), None)
+    ends = {r.name: r.lines for r in readings if len(r.marks) > 1}
+    return said or next(
+        (c for c in clues if c.kind == "finished-word" and c.line > ends.get(c.file, c.line) - LAST_LINES), None
+    )
 
 
 def _completed(readings: Sequence[FileReading]) -> bool | None:

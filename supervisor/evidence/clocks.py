@@ -31,7 +31,15 @@ OPENINGS_S: Final = 60.0
 """Launchers that start together print their first lines well within this."""
 
 HOUR: Final = 3600.0
-_KERNEL_NAME: Final = re.compile(r"(journal|dmesg|messages|kern|syslog)", re.IGNORECASE)
+_KERNEL_NAME: Final = re.compile(
+    r"journal|dmesg|messages|kern|kmsg|syslog|fabric-?manager|(^|[-_./])(slurmd|slurmctld|sel|ipmi|bmc|nhc|mcelog|opensm)([-_.]|$)",
+    re.IGNORECASE,
+)
+
+UNTOLD_S: Final = 1800.0
+"""How long before the first dated line a job that dates none but its errors may have been under way, besides SLACK_S."""
+
+SLACK_S: Final = 300.0
 
 
 @dataclass(slots=True)
@@ -99,11 +107,34 @@ def measure(readings: Sequence[FileReading], node_of_file: Mapping[str, str], zo
     ]
     if training:
         clocks.start, clocks.end = min(training), max(training)
+        if not any(_dates_its_opening(reading) for reading in readings if not is_kernel(reading)):
+            clocks.start = _began(readings, clocks.start, clocks)
     for reading in readings:
         if is_kernel(reading) and reading.name not in zones:
             _zone(reading, every[reading.name], clocks, node_of_file)
     _set_clocks(readings, node_of_file, clocks)
     return clocks
+
+
+def _dates_its_opening(reading: FileReading) -> bool:
+    """Do the dates of a file begin with the job, and not with its errors?"""
+    if reading.first is None or (reading.first_cascade is not None and reading.first_line >= reading.first_cascade):
+        return False
+    return not reading.marks or min(mark.line for mark in reading.marks) >= reading.first_line
+
+
+def _began(readings: Sequence[FileReading], first: float, clocks: Clocks) -> float:
+    """When a job began whose steps carry no dates: by Slurm's word, else the time limit of its collectives before its errors."""
+    told = [
+        with_year(raw.stamp, clocks.near)
+        for reading in readings
+        for raw in reading.raws
+        if raw.row.kind == "job-started" and raw.stamp is not None
+    ]
+    if before := [at for at in told if at <= first + SLACK_S]:
+        return min(max(before), first)
+    limits = [float(raw.groups["limit"][:9]) / 1000 for r in readings for raw in r.raws if raw.groups.get("limit")]
+    return first - max(limits, default=UNTOLD_S) - SLACK_S
 
 
 def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, str], clocks: Clocks) -> None:

@@ -29,7 +29,7 @@ _RANK: Final = (
     re.compile(r"^\s*Rank (\d{1,6})\b"),
     re.compile(r"\b[Rr]ank (\d{1,6}): "),
     re.compile(r"\bon rank (\d{1,6})\b"),
-    re.compile(r"\[\d{1,5},(\d{1,6})\]<std(?:err|out)>:"),
+    re.compile(r"(?:\[\d{1,5}|@\d{1,5}),(?:mpirank:)?(\d{1,6})(?:,[\w-]+)?\]<std(?:err|out)>:"),
 )
 _LOCAL: Final = (
     re.compile(r"^\s*\[(?:default|local_rank|rank-local )(\d{1,3})\]:?"),
@@ -44,6 +44,12 @@ _KERNEL: Final = re.compile(
     r"\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
 )
 _PDSH: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): ")
+_PDSH_RANK: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): +(?:\[rank|\[20\d\d-|rank[ =:])", re.IGNORECASE)
+_POD: Final = re.compile(r"^\[pod/([A-Za-z][\w-]{0,62})/[\w-]+\] |^\[\d{1,5},mpirank:\d{1,6},([\w-]{1,63})\]<std")
+_HOST: Final = re.compile(
+    r"\brank[ =:]{1,2}\d{1,6}\b.{0,48}?(?<!to )\b(?:host(?:name)?|node(?:_?name)?)[\"']?[=:] ?[\"']?([A-Za-z][\w-]{0,62})\b",
+    re.IGNORECASE,
+)
 _NOT_NODES: Final = frozenset(
     [
         "srun",
@@ -122,17 +128,36 @@ def read_label(line: str) -> Label:
     node = ip = None
     pid = None
     if "] NCCL" not in head and "NCCL WARN" not in head and rank is not None:
-        return Label(rank, local, task, None, None, None)
+        return Label(rank, local, task, _host_of_rank(head), None, None)
     if m := _NCCL.search(head):
         node, pid, local = m[1], int(m[2]), int(m[4])
     elif m := _NATIVE.search(head):
         node, pid = m[1], int(m[2])
     elif m := _RAY.search(head):
         pid, ip = int(m[1]), m[2]
-    elif (m := _KERNEL.search(head)) or (
-        (m := _PDSH.match(head)) and m[1].lower() not in _NOT_NODES and any(c.isdigit() for c in m[1])
+    elif (
+        (m := _KERNEL.search(head))
+        or ((m := _PDSH.match(head)) and any(c.isdigit() for c in m[1]))
+        or (m := _PDSH_RANK.match(head) or _POD.match(head))
     ):
-        node = m[1]
-    if node is not None and (node.lower() in _NOT_NODES or node.lower().startswith(("rank", "default"))):
-        node = None
-    return Label(rank, local, task, node, pid, ip)
+        node = m[1] or m[2]
+    return Label(rank, local, task, _node(node), pid, ip)
+
+
+def _host_of_rank(head: str) -> str | None:
+    """The host that stands before a rank's label (pdsh, DeepSpeed, kubectl) or that the rank tells itself."""
+    for form in (_PDSH_RANK, _POD, _HOST):
+        if m := form.search(head):
+            return _node(m[1] or m[form.groups])
+    if (m := _PDSH.match(head)) and any(c.isdigit() for c in m[1]):
+        return _node(m[1])
+    return None
+
+
+def _node(name: str | None) -> str | None:
+    """The name, unless it is a word that stands where names do."""
+    if name is None:
+        return None
+    low = name.lower()
+    word = low in _NOT_NODES or low.startswith(("rank", "default")) or low.endswith(("error", "exception", "warning"))
+    return None if word else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _HOSTLIST: Final = re.compile(r"([A-Za-z][\w-]*?)\[([\d,-]+)\]|([A-Za-z][\w-]*)")
@@ -20,8 +21,10 @@ NODES: Final = 100_000
 
 
 _WORDS: Final = re.compile(
-    r"slurm|logs?|job|trace|stacks?|dcgmi|nccl|output|out|err|train|diag|journal(ctl)?|dmesg|messages|kern(el)?|syslog|rank|task"
-    r"|node|stdout|stderr|host|worker|pyspy|(nv)?smi|k|r\d|\d+",
+    r"slurm(d|ctld|stepd)?|logs?|job|trace|stacks?|dcgmi?|nccl|output|out|err|train(er)?|diag|journal(ctl)?|dmesg|messages"
+    r"|kern(el|log)?|kmsg|syslog|rank|task|node|stdout|stderr|host|worker|pod|pyspy|(nv|rocm|amd|xpu)?-?smi|nvsmi|k|r\d|\d+"
+    r"|sel|ipmi(tool)?|bmc|redfish|fabricmanager|fm|nvsm|health|nhc|console|serial|mcelog|edac|ras|ib(diag|stat)?|rdma|ethtool"
+    r"|lustre|prolog|epilog|launch(er)?|torchrun|audit|boot|events",
     re.IGNORECASE,
 )
 
@@ -72,11 +75,37 @@ def file_rank(name: str) -> int | None:
 
 def file_node(name: str, nodes: frozenset[str]) -> str | None:
     """The node that a file's name gives: the longest known name that stands in it between separators."""
-    base = os.path.basename(name)
-    cuts = [0, *(m.end() for m in re.finditer(r"[._-]", base[:255]))]
-    ends = [*(m.start() for m in re.finditer(r"[._-]", base[:255])), len(base)]
-    found = {base[i:j] for i in cuts for j in ends if i < j} & nodes
-    return max(found, key=len) if found else None
+    for base in reversed(name.split("/")[-4:]):  # its own name, else that of a folder that it lies in
+        cuts = [0, *(m.end() for m in re.finditer(r"[._-]", base[:255]))]
+        ends = [*(m.start() for m in re.finditer(r"[._-]", base[:255])), len(base)]
+        found = {base[i:j] for i in cuts for j in ends if i < j} & nodes
+        if found:
+            return max(found, key=len)
+    return None
+
+
+_LOCAL_FILE: Final = re.compile(r"(?:^|/)attempt_\d{1,4}/(\d{1,3})/(?:stdout|stderr)\.log$")
+_NUMBERED: Final = re.compile(r"^(\d{1,6})(?:\.(?:log|out|err|txt|stdout|stderr|gz))+$")
+
+
+def file_local(name: str) -> int | None:
+    """The local rank of a file as torchrun's `--log-dir` names it: `attempt_0/3/stderr.log`."""
+    match = _LOCAL_FILE.search(name)
+    return int(match[1]) if match else None
+
+
+def numbered(names: Iterable[str]) -> dict[str, int]:
+    """Files of a folder that are called after ranks and nothing else: `00.log` to `31.log`, none left out."""
+    folders: dict[str, dict[str, int]] = {}
+    for name in names:
+        if match := _NUMBERED.match(os.path.basename(name)):
+            folders.setdefault(os.path.dirname(name), {})[name] = int(match[1])
+    return {
+        name: number
+        for files in folders.values()
+        if len(files) > 2 and set(files.values()) == set(range(max(files.values()) + 1))  # two could be two runs
+        for name, number in files.items()
+    }
 
 
 def stem_node(name: str) -> str | None:

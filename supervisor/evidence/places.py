@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from supervisor.evidence.labels import Label
-from supervisor.evidence.names import expand, file_node, file_rank, natural, numbers, stem_node
+from supervisor.evidence.names import expand, file_local, file_node, file_rank, natural, numbered, numbers, stem_node
 from supervisor.evidence.reading import FileReading, Raw
 
 
@@ -41,6 +43,10 @@ class Places:
     node_of_ip: dict[str, str] = field(default_factory=dict)
     node_of_file: dict[str, str] = field(default_factory=dict)
     rank_of_file: dict[str, int] = field(default_factory=dict)
+    first_of_node: dict[str, int] = field(
+        default_factory=dict
+    )  # its lowest rank, by what the launcher reports of another
+    rank_of_bus: dict[tuple[str, str], int] = field(default_factory=dict)  # (node, PCI bus) -> rank
     blocks: list[Block] = field(default_factory=list)
     _slots: dict[str, int] = field(default_factory=dict)
 
@@ -53,9 +59,9 @@ class Places:
     def rank(self, node: str | None, local: int | None) -> int | None:
         """The rank at a place of a block layout."""
         slot = self.slot(node)
-        if slot is None or local is None or not self.per_node or local >= self.per_node:
+        if slot is None or node is None or local is None or not self.per_node or local >= self.per_node:
             return None
-        return slot * self.per_node + local
+        return self.first_of_node.get(node, slot * self.per_node) + local
 
     def node(self, rank: int | None) -> str | None:
         """The node of a rank in a block layout."""
@@ -100,6 +106,8 @@ class Places:
                 rank = label.task
         if rank is None:
             rank = self.rank_of_file.get(file)
+        if local is None:
+            local = file_local(file)
         if self.world is not None and rank is not None and rank >= self.world:
             rank = None
         if rank is None:
@@ -139,10 +147,29 @@ def _told(readings: Sequence[FileReading]) -> tuple[list[str], int | None, int |
         for raw in reading.raws:
             if raw.row.kind == "layout-nodes" and not nodes:
                 nodes = expand(raw.groups.get("nodes", ""))
+            elif raw.row.kind == "layout-deepspeed":
+                hosts = _world_info(raw.groups)
+                sizes = {len(ranks) for ranks in hosts.values()}
+                nodes = nodes or list(hosts)
+                each = each or (sizes.pop() if len(sizes) == 1 else None)
             elif raw.row.kind in ("layout-size", "layout-nccl"):
                 world = world or _number(raw.groups.get("world"))
                 each = each or _number(raw.groups.get("each"))
     return nodes, world, each
+
+
+def _world_info(groups: Mapping[str, str]) -> dict[str, list[int]]:
+    """DeepSpeed's hosts with the places on each: base64 of JSON in its command, or printed as it is."""
+    try:
+        text = groups.get("dict", "").replace("'", '"')
+        if encoded := groups.get("info"):
+            text = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(given, dict):
+        return {}
+    return {str(host): places for host, places in given.items() if isinstance(places, list)}
 
 
 def _number(text: str | None) -> int | None:
@@ -176,8 +203,9 @@ def resolve(
     for block in places.blocks:
         spoken[block.node] += 1
         spoken_in[block.file][block.node] += 1
-    stems = {s for r in readings if (s := stem_node(r.name))}
     mentioned = {n for r in readings for raw in r.raws if (n := _peer_node(raw))}
+    heard = frozenset({*spoken, *mentioned, *(nodes or ())})
+    stems = {s for r in readings if file_node(r.name, heard) is None and (s := stem_node(r.name))}
     named = set(spoken) | mentioned | (stems if len(stems) > 1 or not spoken else set())
     places.nodes = tuple(nodes or sorted(named, key=natural))
     # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
@@ -185,7 +213,10 @@ def resolve(
     _files(places, readings, spoken_in)
     _addresses(places, readings)
     _sizes(places, readings, each, locals_of)
+    _introduced(places, readings)
+    _reported(places)
     _processes(places, locals_of)
+    _buses(places, readings)
     _tasks(places, readings)
     return places
 
@@ -215,6 +246,7 @@ def _peer_node(raw: Raw) -> str | None:
 def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str, Counter[str]]) -> None:
     """Files of one host: by their name; by who speaks in them, when there are such files of several hosts."""
     known = frozenset(places.nodes)
+    places.rank_of_file.update(numbered(reading.name for reading in readings))
     lone = {next(iter(names)) for names in spoken_in.values() if len(names) == 1}
     for reading in readings:
         rank = file_rank(reading.name)
@@ -233,10 +265,71 @@ def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str,
 def _addresses(places: Places, readings: Sequence[FileReading]) -> None:
     for reading in readings:
         for raw in reading.raws:
-            address = raw.groups.get("ip")
-            node = places.host(raw.label.node) or places.node_of_file.get(reading.name)
+            address = raw.groups.get("ip") or raw.groups.get("alias")
+            node = places.host(raw.groups.get("node")) if raw.row.kind == "layout-alias" else None
+            node = node or places.host(raw.label.node) or places.node_of_file.get(reading.name)
             if address and node:
                 places.node_of_ip.setdefault(address, node)
+
+
+def _introduced(places: Places, readings: Sequence[FileReading]) -> None:
+    """Ranks that tell their host when they start: `rank=22 local_rank=6 host=z-3`; a file in which one does is its file."""
+    for reading in readings:
+        told = {}
+        for raw in reading.raws:
+            if raw.row.kind == "layout-rank" and (rank := _small(raw.groups.get("rank"))) is not None:
+                told[rank] = places.host(raw.groups.get("host")) or raw.groups.get("host", "")
+        for rank, node in told.items():
+            if places.slot(node) is not None:
+                places.node_of_rank.setdefault(rank, node)
+        if len(told) == 1 and file_rank(reading.name) is None:
+            rank, node = next(iter(told.items()))
+            places.rank_of_file.setdefault(reading.name, rank)
+            if places.slot(node) is not None:
+                places.node_of_file.setdefault(reading.name, node)
+
+
+def _small(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < 8 else None
+
+
+def _reported(places: Places) -> None:
+    """A launcher's report of one rank tells where its node begins: rank 12 with local rank 4 sits on a node whose first is 8."""
+    begins: dict[str, int] = {}
+    for block in places.blocks:
+        if block.rank is not None and block.local is not None and block.rank >= block.local:
+            begins.setdefault(block.node, block.rank - block.local)
+    local = max((block.local for block in places.blocks if block.local is not None), default=0)
+    if places.per_node is None:
+        sizes = [n for n in range(local + 1, 17) if all(first % n == 0 for first in begins.values())]
+        if len(sizes) == 1 and any(begins.values()):  # no machine has more than 16
+            places.per_node = sizes[0]
+    if places.whole:
+        return
+    for node, first in begins.items():
+        places.first_of_node[node] = first
+        for rank in range(first, first + (places.per_node or local + 1)):
+            places.node_of_rank.setdefault(rank, node)
+
+
+def _buses(places: Places, readings: Sequence[FileReading]) -> None:
+    """NCCL tells where a rank is: `comm 0x... rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 4a000`; of the whole job's group only."""
+    for reading in readings:
+        for raw in reading.raws:
+            rank = _small(raw.groups.get("rank"))
+            if raw.row.kind != "layout-nccl" or rank is None or _number(raw.groups.get("world")) != places.world:
+                continue
+            node = places.host(raw.label.node) or places.node_of_file.get(reading.name)
+            if node is not None:
+                places.node_of_rank.setdefault(rank, node)
+                if bus := raw.groups.get("bus"):
+                    places.rank_of_bus.setdefault((node, f"{int(bus, 16) >> 12:x}"), rank)
+
+
+def bus_of(pci: str | None) -> str | None:
+    """`0000:4a:00` as the number in which NCCL's `busId 4a000` begins."""
+    match = re.match(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):", pci or "")
+    return f"{(int(match[1], 16) << 8) + int(match[2], 16):x}" if match else None
 
 
 def _sizes(

@@ -87,6 +87,7 @@ class FileReading:
     words: tuple[int, str] | None = None  # the last line before the first cascade (or of the file)
     first_cascade: int | None = None
     first: Stamp | None = None  # the first time in the file
+    first_line: int = 0  # where it stands
     opening: str = ""  # the first line that carries a time, without its digits
     problem: str = ""
 
@@ -140,9 +141,10 @@ class _Work:
     def block(self, data: bytes, scanner: Engine) -> None:
         """Look at the next block of the file."""
         if self.out.first is None:
-            for raw in data[:LOOK_BACK].split(b"\n"):
+            for number, raw in enumerate(data[:LOOK_BACK].split(b"\n")):
                 self.out.first = _nearest([raw])
                 if self.out.first is not None:
+                    self.out.first_line = self.line + number
                     self.out.opening = re.sub(r"\d+", "0", raw[:160].decode("utf-8", "replace"))
                     break
         hits = scanner.scan(data)
@@ -241,7 +243,7 @@ class _Work:
             self.full[row] = True
             return
         told = signature.role == "root" or (signature.role == "cascade" and signature.grade >= 2)
-        told = told or signature.kind in ("layout-nccl", "layout-address")
+        told = told or signature.kind in ("layout-nccl", "layout-address", "layout-rank", "layout-alias")
         if told:
             self.met.add((row, data[start : start + SPEAKER]))
         if self.kept[row] >= KEPT[signature.role] and (told or signature.role in ("cascade", "benign")):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_ISO: Final = re.compile(rb"\b(\d{4})([-/])(\d\d)([-/])(\d\d)([T _])(\d\d):(\d\d):(\d\d)")
+_ISO: Final = re.compile(rb"\b(\d{4})([-/])(\d\d)([-/])(\d\d)([T _,])(\d\d):(\d\d):(\d\d)")
 _GLOG: Final = re.compile(rb"(?<![0-9A-Za-z])([IWEF])(\d{3,4}) (\d\d):(\d\d):(\d\d)(?=\.)")
 _MONTH: Final = re.compile(
     rb"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( +)(\d{1,2}) (\d\d):(\d\d):(\d\d)( \d{4})?"

@@ -67,8 +67,27 @@ def _syslog(m: re.Match[str]) -> Stamp | None:
 
 
 def _ctime(m: re.Match[str]) -> Stamp | None:
-    at = _seconds(int(m[4]), MONTHS[m[1].lower()], int(m[2]), m[3], None)
-    return None if at is None else Stamp(at, True, False, False)
+    at = _seconds(int(m[5]), MONTHS[m[1].lower()], int(m[2]), m[3], None)
+    return None if at is None else Stamp(at + _afternoon(m[3], m[4]), True, False, False)
+
+
+def _dated(m: re.Match[str]) -> Stamp | None:
+    at = _seconds(int(m[3]), MONTHS[m[1].lower()], int(m[2]), m[4], m[5])
+    return None if at is None else Stamp(at, True, False, bool(m[5]))
+
+
+def _slashed(m: re.Match[str]) -> Stamp | None:
+    month, day = int(m[1]), int(m[2])  # America writes the month first; where that is no month, it is the day
+    at = _seconds(int(m[3]), *((month, day) if month <= 12 else (day, month)), m[4], None)
+    return None if at is None else Stamp(at + _afternoon(m[4], m[5]), True, False, False)
+
+
+def _afternoon(hms: str, half: str | None) -> float:
+    """Seconds that a clock of twelve hours leaves out."""
+    hour = int(hms[:2])
+    if half is None or hour > 12:
+        return 0.0
+    return 43200.0 * ((half.upper() == "PM") - (hour == 12))
 
 
 _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
@@ -77,17 +96,19 @@ _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
 _MONTH: Final = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Stamp | None]], ...]] = (
     (
-        re.compile(r"\b(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"),
+        re.compile(r"\b(\d{4})[-/](\d\d)[-/](\d\d)[T _,](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"),
         _iso,
     ),
     (re.compile(r"(?:^|[\s\[:])[IWEF](\d{3,4}) (\d\d:\d\d:\d\d)\.(\d{1,9})\b"), _glog),
-    (re.compile(rf"\b\w{{3}} {_MONTH} +(\d{{1,2}}) (\d\d:\d\d:\d\d) (?:\w+ )?(\d{{4}})\b"), _ctime),
+    (re.compile(rf"\b\w{{3}} {_MONTH} +(\d{{1,2}}) (\d\d:\d\d:\d\d) (?:([AP]M) )?(?:\w+ )?(\d{{4}})\b"), _ctime),
+    (re.compile(rf"\b{_MONTH} +(\d{{1,2}}),? (\d{{4}}) (\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?"), _dated),
+    (re.compile(r"\b(\d\d)/(\d\d)/(\d{4})[ |,]{1,4}(\d\d:\d\d:\d\d)(?: ([AP]M)\b)?"), _slashed),
     (re.compile(rf"\b{_MONTH} +(\d{{1,2}}) (\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?"), _syslog),
 )
 
 
 def read_stamp(line: str) -> Stamp | None:
-    """The first time that the line carries, or None. The forms: ISO 8601 and its kin, glog, ctime, syslog."""
+    """The first time that the line carries, or None. The forms: ISO 8601 and its kin, glog, ctime, syslog, BMCs'."""
     begin = 0
     for _ in range(4):
         clock = _CLOCK.search(line, begin, HEAD)
