@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
+from supervisor.checkpoints.objects.bulk import Bulk, PosixBulk, RemoteBulk
 from supervisor.checkpoints.objects.port import Objects
 from supervisor.checkpoints.objects.posix import LAG_S, PosixObjects
 from supervisor.errors import UserError
@@ -31,6 +32,13 @@ def open_objects(place: str, config: Mapping[str, str] | None = None, *, lag_s: 
     from supervisor.checkpoints.objects.remote import RemoteObjects  # noqa: PLC0415 - see `bucket`
 
     return RemoteObjects(bucket(place, config), reader=bucket(place, config, retries=READ_RETRIES))
+
+
+def open_bulk(place: str, config: Mapping[str, str] | None = None) -> Bulk:
+    """The files of the same store. Raises UserError."""
+    if "://" not in place:
+        return PosixBulk(place)
+    return RemoteBulk(bucket(place, config), reader=bucket(place, config, retries=READ_RETRIES))
 
 
 def bucket(url: str, config: Mapping[str, str] | None = None, *, retries: int = 0) -> ObjectStore:

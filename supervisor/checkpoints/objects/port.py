@@ -13,6 +13,9 @@ from typing import Final, NewType, Protocol
 LIMIT: Final = 64 << 20
 """Bytes of the largest document. A manifest of 5,120 ranks has about 2 MB."""
 
+MARKER: Final = ".relight-objects"
+"""Says that a store is there. A mount that is gone leaves an empty folder, and a bucket that is gone says "no such
+object": neither is an empty store."""
 Version = NewType("Version", str)
 """Opaque; names one content of one key. Contents that are equal but were put twice have two versions."""
 

@@ -23,6 +23,7 @@ from supervisor.checkpoints.objects.lag import Lag
 from supervisor.checkpoints.objects.patience import Patience, Until
 from supervisor.checkpoints.objects.port import (
     LIMIT,
+    MARKER,
     Broken,
     Conflict,
     Deleted,
@@ -41,8 +42,6 @@ from supervisor.errors import UserError
 
 LAG_S: Final = 60.0
 """Seconds that a name may look absent or a file short: NFS keeps directory attributes for up to 60 s (acdirmax)."""
-MARKER: Final = ".relight-objects"
-"""Says that the store is there: a mount that is gone leaves an empty folder behind, which is no empty store."""
 KEPT: Final = 16
 """Files of a key that are always kept: others may have read their names a moment ago, and be about to open them."""
 _ROUNDS: Final = 32

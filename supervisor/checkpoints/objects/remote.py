@@ -20,6 +20,7 @@ from supervisor.checkpoints.objects.lag import Lag
 from supervisor.checkpoints.objects.patience import Patience, Until
 from supervisor.checkpoints.objects.port import (
     LIMIT,
+    MARKER,
     Broken,
     Conflict,
     Deleted,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, PutResult, UpdateVersion
     from obstore.store import ObjectStore
 
-MARKER: Final = ".relight-objects"
-"""Says that the store is there: what is asked of a bucket that is gone may also be answered with "no such object"."""
 _NO_TAG: Final = '"00000000000000000000000000000000"'
 _ROUNDS: Final = 32
 _REFUSED = (AlreadyExistsError, PreconditionError, FileNotFoundError)
