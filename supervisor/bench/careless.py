@@ -75,15 +75,17 @@ class PlainFiles:
 
 
 class InPlace(PlainFiles):
-    """Rewrites the file in place, as Megatron writes its tracker: a reader may find it empty or half."""
+    """Rewrites the file in place, as Megatron writes its tracker: a reader, or a crash, may find it empty or half."""
 
     def put_if_version(
         self, key: str, data: bytes, version: Version, *, within_s: float
     ) -> Written | Conflict | NotYet:
-        """Truncate, then write."""
+        """Truncate, then write, in two halves that both reach the disk."""
         del version, within_s
-        with open(self._path(key), "wb") as file:
-            file.write(data)
+        with open(self._path(key), "wb", buffering=0) as file:
+            for half in (data[: len(data) // 2], data[len(data) // 2 :]):
+                file.write(half)
+                os.fsync(file.fileno())
         return Written(_version(data))
 
 

@@ -5,6 +5,8 @@ The same trials run over every store, from threads or from processes, and over c
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import multiprocessing
 import random
@@ -130,7 +132,7 @@ def _rewrite(store: Objects, over: threading.Event, rewrites: list[int]) -> None
         rewrites.append(following)
 
 
-def rewrite_and_tell(open_: Open, pipe: Any) -> None:
+def _rewrite_and_tell(open_: Open, pipe: Any) -> None:
     """Replace a pointer for ever; each generation is told once it is written. For a process that will be killed."""
     store = open_()
     store.make(within_s=WITHIN_S)
@@ -143,6 +145,34 @@ def rewrite_and_tell(open_: Open, pipe: Any) -> None:
             return
         pipe.send(following)
         there = Found(document(following), done.version)
+
+
+def kill_writers(open_: Open, kills: int, rng: random.Random) -> tuple[int, int]:
+    """Kill a process that writes, again and again. How often all that it told of was there, whole; the last generation."""
+    good = last = 0
+    for _ in range(kills):
+        last = _killed_writer(open_, rng.randrange(1, 60), last)
+        there = open_().get(KILLED, within_s=WITHIN_S)
+        found = generation_of(there.data) if isinstance(there, Found) else None
+        good += found in (last, last + 1)  # the one that it was about may be there too
+        last = found or last
+    return good, last
+
+
+def _killed_writer(open_: Open, after: int, last: int) -> int:
+    """Kill it once it has told of `after` generations. The last that it told of; `last` when it told of none."""
+    context = multiprocessing.get_context("spawn")
+    ours, its = context.Pipe(duplex=False)
+    child = context.Process(target=_rewrite_and_tell, args=(open_, its), daemon=True)
+    child.start()
+    its.close()
+    with contextlib.suppress(EOFError):  # it is dead, by us or of itself, and has told all
+        for told in itertools.count(1):
+            last = ours.recv()
+            if told == after:
+                child.kill()
+    child.join()
+    return last
 
 
 @dataclass(frozen=True, slots=True)

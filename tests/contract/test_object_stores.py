@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from obstore.store import LocalStore, MemoryStore
 from supervisor.bench import store_trials as trials
 from supervisor.bench.careless import CheckThenWrite, InPlace, PlainFiles
 from supervisor.bench.s3_server import Server, has_moto, s3_server
+from supervisor.bench.store_latency import commit_latency
 from supervisor.checkpoints.objects.opening import bucket, open_objects
 from supervisor.checkpoints.objects.port import (
     LIMIT,
@@ -320,6 +322,31 @@ def test_a_store_that_looks_and_then_replaces_loses_counts(tmp_path: Path) -> No
     with ThreadPoolExecutor(4) as pool:
         added, there = trials.count_up(partial(PlainFiles, str(tmp_path)), 4, 25, pool)
     assert there < added == 100
+
+
+def test_a_killed_writer_leaves_no_half(tmp_path: Path) -> None:
+    good, last = trials.kill_writers(partial(PosixObjects, str(tmp_path), lag_s=0.0), 3, random.Random(1))
+    assert good == 3
+    assert last > 3
+
+
+def test_a_killed_writer_that_rewrites_in_place_is_found_out(tmp_path: Path) -> None:
+    good, _ = trials.kill_writers(partial(InPlace, str(tmp_path)), 8, random.Random(1))
+    assert good < 8
+
+
+@pytest.mark.parametrize("open_", [PosixObjects, PlainFiles])
+def test_the_latency_of_a_commit_is_that_of_documents_that_were_taken(open_: type[PlainFiles], tmp_path: Path) -> None:
+    found = commit_latency(partial(open_, str(tmp_path)), 3)
+    assert 0 < found.median_ms <= found.p95_ms
+    store = PosixObjects(str(tmp_path), lag_s=0.0)
+    if open_ is PosixObjects:
+        assert store.keys("seals/a0001-i0000002", within_s=W) == (
+            "seals/a0001-i0000002/COMMITTED",
+            "seals/a0001-i0000002/manifest",
+        )
+        with pytest.raises(UserError, match="did not take"):
+            commit_latency(partial(PosixObjects, str(tmp_path), lag_s=0.0), 3)
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------

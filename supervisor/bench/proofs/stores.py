@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from supervisor.bench import store_trials as trials
 from supervisor.bench.careless import CheckThenWrite, InPlace, PlainFiles
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.s3_server import s3_server
 from supervisor.checkpoints.objects.opening import open_objects
-from supervisor.checkpoints.objects.port import Found
 from supervisor.checkpoints.objects.posix import PosixObjects
 
 READS = 100_000
@@ -80,44 +78,16 @@ def _races(work: Work, name: str, open_: trials.Open, rounds: int, pool: Process
 
 
 def _kills(work: Work, open_: trials.Open) -> None:
-    """A writer is killed in the middle, again and again: what it was told is written is there, whole."""
-    rng, good, last = random.Random(work.seed), 0, 0
-    store = open_()
-    for _ in range(KILLS):
-        last = _killed_writer(open_, rng.randrange(1, 60), last)
-        there = store.get(trials.KILLED, within_s=trials.WITHIN_S)
-        found = trials.generation_of(there.data) if isinstance(there, Found) else None
-        good += found in (last, last + 1)
-        last = found or last
+    good, last = trials.kill_writers(open_, KILLS, random.Random(work.seed))
     work.measured["generations by killed writers"] = last
     work.check(f"POSIX: {KILLS} writers are killed: what was written is there, whole, {good} times", ok=good == KILLS)
-
-
-def _killed_writer(open_: trials.Open, after: int, last: int) -> int:
-    """Kill it once it has said `after` times that something is written. The last generation that it told of."""
-    context = multiprocessing.get_context("spawn")
-    ours, its = context.Pipe(duplex=False)
-    child = context.Process(target=trials.rewrite_and_tell, args=(open_, its), daemon=True)
-    child.start()
-    its.close()
-    for _ in range(after):
-        last = ours.recv()
-    child.kill()
-    child.join()
-    return _drained(ours, last)
-
-
-def _drained(pipe: Any, last: int) -> int:
-    while True:
-        try:
-            last = pipe.recv()
-        except EOFError:
-            return last
 
 
 def _planted(work: Work, pool: ProcessPoolExecutor) -> None:
     seen = trials.reads_during_rewrites(partial(InPlace, work.path("in-place")), PLANTED_READS, READERS, pool)
     work.check(f"planted: a store that rewrites in place is found out: {seen.torn} torn reads", ok=seen.torn > 0)
+    good, _ = trials.kill_writers(partial(InPlace, work.path("killed")), KILLS, random.Random(work.seed))
+    work.check(f"planted: and its half documents after a kill: {KILLS - good} of {KILLS}", ok=good < KILLS)
     kinds: tuple[tuple[Callable[[str], PlainFiles], bool, str], ...] = (
         (CheckThenWrite, False, "a put if absent that looks, then writes"),
         (PlainFiles, True, "a put if version that looks, then replaces"),
