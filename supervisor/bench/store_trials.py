@@ -6,7 +6,6 @@ The same trials run over every store, from threads or from processes, and over c
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import multiprocessing
 import random
@@ -133,18 +132,20 @@ def _rewrite(store: Objects, over: threading.Event, rewrites: list[int]) -> None
 
 
 def _rewrite_and_tell(open_: Open, pipe: Any) -> None:
-    """Replace a pointer for ever; each generation is told once it is written. For a process that will be killed."""
+    """Replace a pointer for ever, and tell of each generation before and after. For a process that will be killed."""
     store = open_()
     store.make(within_s=WITHIN_S)
     store.put_if_absent(KILLED, document(1), within_s=WITHIN_S)
     there = store.get(KILLED, within_s=WITHIN_S)
     while isinstance(there, Found):
         following = (generation_of(there.data) or 0) + 1
-        done = store.put_if_version(KILLED, document(following), there.version, within_s=WITHIN_S)
+        data = document(following)
+        pipe.send((following, False))
+        done = store.put_if_version(KILLED, data, there.version, within_s=WITHIN_S)
         if not isinstance(done, Written):
             return
-        pipe.send(following)
-        there = Found(document(following), done.version)
+        pipe.send((following, True))
+        there = Found(data, done.version)
 
 
 def kill_writers(open_: Open, kills: int, rng: random.Random) -> tuple[int, int]:
@@ -160,16 +161,19 @@ def kill_writers(open_: Open, kills: int, rng: random.Random) -> tuple[int, int]
 
 
 def _killed_writer(open_: Open, after: int, last: int) -> int:
-    """Kill it once it has told of `after` generations. The last that it told of; `last` when it told of none."""
+    """Kill it as it begins its next after `after` generations. The last that it told of as written; else `last`."""
     context = multiprocessing.get_context("spawn")
     ours, its = context.Pipe(duplex=False)
     child = context.Process(target=_rewrite_and_tell, args=(open_, its), daemon=True)
     child.start()
     its.close()
     with contextlib.suppress(EOFError):  # it is dead, by us or of itself, and has told all
-        for told in itertools.count(1):
-            last = ours.recv()
-            if told == after:
+        begun = 0
+        while True:
+            generation, written = ours.recv()
+            last = generation if written else last
+            begun += not written
+            if begun > after:
                 child.kill()
     child.join()
     return last

@@ -331,8 +331,9 @@ def test_a_killed_writer_leaves_no_half(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_that_rewrites_in_place_is_found_out(tmp_path: Path) -> None:
-    good, _ = trials.kill_writers(partial(InPlace, str(tmp_path)), 8, random.Random(1))
-    assert good < 8
+    # A kill may come between two rewrites; of 40, some come into one.
+    store = partial(InPlace, str(tmp_path))
+    assert any(trials.kill_writers(store, 4, random.Random(seed))[0] < 4 for seed in range(10))
 
 
 @pytest.mark.parametrize("open_", [PosixObjects, PlainFiles])
