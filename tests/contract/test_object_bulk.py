@@ -25,7 +25,7 @@ from supervisor.checkpoints.objects.posix import PosixObjects
 from supervisor.checkpoints.objects.remote import RemoteObjects
 
 W = 60.0
-KEY = "a0003-i0000040/__0_0.distcp"
+KEY = "a0003-i0000040/.metadata"
 pytestmark = pytest.mark.xdist_group("object-stores")
 
 

@@ -259,6 +259,20 @@ def test_a_store_that_was_never_made_or_is_gone_is_never_empty(place: Place) -> 
         place.vanish()
 
 
+@pytest.mark.skipif(not has_moto(), reason="needs moto[s3], flask, flask-cors")
+def test_a_bucket_that_is_not_there_is_never_empty(server: Server) -> None:
+    store = open_objects("s3://nobody-has-made-it", server.config)
+    for answer in (
+        store.make(within_s=W),
+        store.get(KEY, within_s=W),
+        store.put_if_absent(KEY, b"1", within_s=W),
+        store.put_if_version(KEY, b"1", Version('["x", null]'), within_s=W),
+        store.keys(within_s=W),
+        store.delete(KEY, within_s=W),
+    ):
+        assert isinstance(answer, NotYet), answer
+
+
 def flipped(raw: bytes) -> bytes:
     return raw[:-3] + bytes([raw[-3] ^ 1]) + raw[-2:]
 

@@ -58,7 +58,7 @@ class _Job(Generic[T]):
 
 
 class Patience:
-    """Runs the calls of one store. `most`: how many may hang or run at once."""
+    """Runs the calls of one store. `most`: how many may hang or run at once. A forked child needs one of its own."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
