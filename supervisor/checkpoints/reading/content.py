@@ -18,7 +18,7 @@ from zlib import crc32 as _zlib_crc32
 import xxhash
 
 from supervisor.checkpoints.posix import Stamp, open_regular, stamp_of
-from supervisor.checkpoints.reading import sanity
+from supervisor.checkpoints.reading import mapped, sanity
 from supervisor.checkpoints.reading.archives import BadArchiveError, Record, read_records
 from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents
 from supervisor.checkpoints.reading.findings import Collected, Finding
@@ -32,8 +32,8 @@ except ImportError:
 
 crc32: Callable[[Any, int], int] = _crc32
 
-BLOCK: Final = 1 << 20
-"""Bytes a read. What was read is still in the second-level cache when it is summed; both larger and smaller were slower."""
+BLOCK: Final = 2 << 20
+"""Bytes a read: larger and smaller ones were slower (14.0 GB/s with its sum; 512 kB: 11.3)."""
 UNLISTED: Final = "?"
 
 
@@ -46,6 +46,11 @@ class Job:
     xxh3: str | None = None
     sha256: str | None = None
     extents: Extents | None = None
+
+    @property
+    def is_sum_only(self) -> bool:
+        """Is its xxh3 all that is asked for?"""
+        return self.sha256 is None and self.extents is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,10 @@ class _Piece:
 class ContentReader:
     """Reads the files of one save. `structure` None: a later read, nothing but sums."""
 
-    def __init__(self, folder: str, structure: Structure | None, throttle: Throttle) -> None:
+    def __init__(self, folder: str, structure: Structure | None, throttle: Throttle, *, local: bool = False) -> None:
+        """`local`: the files are on a local file system, so that mapping them is safe for speed."""
         self._folder = folder
+        self._local = local
         self._structure = structure
         self._throttle = throttle
 
@@ -81,17 +88,19 @@ class ContentReader:
         Raises CancelledError when the throttle was cancelled.
         """
         ordered = sorted(jobs, key=lambda job: (-job.stamp.size, job.name))
+        large = sum(job.stamp.size for job in jobs if job.is_sum_only) >= mapped.WORTH_IT
         # Buffers outlive files: a fresh megabyte a file costs page faults that show.
-        buffers: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        for _ in range(threads):
-            buffers.put(memoryview(bytearray(BLOCK)))
+        hands: queue.SimpleQueue[_Hand] = queue.SimpleQueue()
+        made = [_Hand(mapping=large and self._local) for _ in range(min(threads, len(jobs)))]
+        for hand in made:
+            hands.put(hand)
 
         def read(job: Job) -> FileRead:
-            buffer = buffers.get()
+            hand = hands.get()
             try:
-                return self.read(job, buffer, progress)
+                return self._read(job, hand, progress)
             finally:
-                buffers.put(buffer)
+                hands.put(hand)
 
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="read") as pool:
             futures = [pool.submit(read, job) for job in ordered]
@@ -99,10 +108,13 @@ class ContentReader:
                 return [future.result() for future in futures]
             except BaseException:
                 self._throttle.cancel()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(wait=True, cancel_futures=True)
                 raise
+            finally:
+                for hand in made:
+                    hand.close()
 
-    def read(self, job: Job, buffer: memoryview, progress: Callable[[int], None]) -> FileRead:
+    def _read(self, job: Job, hand: _Hand, progress: Callable[[int], None]) -> FileRead:
         """Read one file. A file that can't be read gives a finding, not an error. Raises CancelledError."""
         found = Collected()
         try:
@@ -111,7 +123,9 @@ class ContentReader:
             found.add("UNREADABLE", job.name, error.strerror or str(error))
             return FileRead(job.name, None, found.all())
         try:
-            xxh3 = self._through(descriptor, job, buffer, found, progress)
+            xxh3 = self._mapped(descriptor, job, hand, found, progress) if job.is_sum_only else None
+            if xxh3 is None:
+                xxh3 = self._through(descriptor, job, hand.buffer, found, progress)
             if stamp_of(os.fstat(descriptor)) != job.stamp:
                 found.add("CHANGED", job.name, "it is not the file that was looked at before")
         except OSError as error:
@@ -120,6 +134,26 @@ class ContentReader:
         finally:
             os.close(descriptor)
         return FileRead(job.name, xxh3, found.all())
+
+    def _mapped(
+        self, descriptor: int, job: Job, hand: _Hand, found: Collected, progress: Callable[[int], None]
+    ) -> str | None:
+        """The sum of a mapped file; None when that is not to be had."""
+        told = 0
+
+        def tell(count: int) -> None:
+            nonlocal told
+            told += count
+            progress(count)
+
+        size = os.fstat(descriptor).st_size
+        xxh3 = hand.mapping.sum(descriptor, size, self._throttle.take, tell) if hand.mapping is not None else None
+        if xxh3 is None:
+            hand.stop_mapping()
+            progress(-told)  # it is read again
+        else:
+            _compare(job, xxh3, found)
+        return xxh3
 
     def _through(
         self, descriptor: int, job: Job, buffer: memoryview, found: Collected, progress: Callable[[int], None]
@@ -143,8 +177,7 @@ class ContentReader:
             progress(count)
         checker.finish(at)
         xxh3: str = sums[0].hexdigest()
-        if job.xxh3 is not None and xxh3 != job.xxh3:
-            found.add("SUM", job.name, f"xxh3 {xxh3}, in the manifest {job.xxh3}")
+        _compare(job, xxh3, found)
         if job.sha256 is not None and sums[1].hexdigest() != job.sha256:
             found.add("INTEGRITY", job.name, f"sha256 {sums[1].hexdigest()[:16]}..., said to be {job.sha256[:16]}...")
         return xxh3
@@ -199,6 +232,29 @@ class ContentReader:
         fault = sanity.judge(name, tensor.dtype, seen)
         if fault is not None:
             found.add(fault[0], name, fault[1])
+
+
+def _compare(job: Job, xxh3: str, found: Collected) -> None:
+    if job.xxh3 is not None and xxh3 != job.xxh3:
+        found.add("SUM", job.name, f"xxh3 {xxh3}, in the manifest {job.xxh3}")
+
+
+class _Hand:
+    """What one thread works with: a buffer, and a process that sums mapped files where that is of use."""
+
+    def __init__(self, *, mapping: bool) -> None:
+        self.buffer = memoryview(bytearray(BLOCK))
+        self.mapping = mapped.MappedSums() if mapping else None
+
+    def stop_mapping(self) -> None:
+        """Go on without that process."""
+        if self.mapping is not None:
+            self.mapping.close()
+            self.mapping = None
+
+    def close(self) -> None:
+        """End what was started."""
+        self.stop_mapping()
 
 
 def _within(descriptor: int, start: int, length: int) -> Callable[[int, int], bytes]:

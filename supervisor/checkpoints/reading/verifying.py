@@ -33,7 +33,7 @@ class Watcher:
         """A part of the check begins; `total` bytes are to be read, 0 when that can't be said."""
 
     def read(self, count: int) -> None:
-        """So many bytes more were read."""
+        """So many bytes more were read; less than none when a file is read again from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,9 @@ def _read_content(
         for name, stamp in look.files.items()
     ]
     watcher.begin("content", sum(look.sizes.values()))
-    reader = ContentReader(folder, structure if manifest is None else None, Throttle(options.rate))
+    reader = ContentReader(
+        folder, structure if manifest is None else None, Throttle(options.rate), local=lag_of(folder) == 0.0
+    )
     read = reader.read_all(jobs, options.threads, watcher.read)
     for one in read:
         found.extend(one.findings)

@@ -1,0 +1,71 @@
+"""Sums of mapped files, in processes of their own.
+
+Reading copies every byte before it can be summed, and the copy costs more than the sum: a file that is mapped is summed
+half as fast again as it can be read (measured from page cache, one core: 28 GB/s beside 19 for a plain read, and 14 for a
+read with the sum). But a mapped file that is cut short, or whose disk fails, kills whoever touches it (SIGBUS). So it is
+done by a process that may die: then the file is read in the ordinary way, which gives an error that can be told.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from supervisor.checkpoints.reading import mapped_child
+from supervisor.checkpoints.reading.mapped_child import WINDOW
+
+WORTH_IT: Final = 256 << 20
+"""Bytes from which on it is worth a process, which takes 50 ms to start."""
+
+
+class MappedSums:
+    """One process that sums files given to it. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", mapped_child.__file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._socket = ours
+
+    def sum(
+        self, descriptor: int, size: int, take: Callable[[int], None], progress: Callable[[int], None]
+    ) -> str | None:
+        """xxh3_128 of an open file of `size` bytes; None when the process is no more.
+
+        `take` is asked before each window and `progress` told after it; what `take` raises goes through, and the process
+        is then not fit for another file.
+        """
+        try:
+            socket.send_fds(self._socket, [size.to_bytes(8, "little")], [descriptor])
+            for at in range(0, size, WINDOW):
+                count = min(WINDOW, size - at)
+                take(count)
+                self._socket.sendall(b"n")
+                if self._read(1) != b"y":
+                    return None
+                progress(count)
+            digest = self._read(16)
+        except OSError:
+            return None
+        return digest.hex() if len(digest) == 16 else None
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count and (more := self._socket.recv(count - len(data))):
+            data += more
+        return data
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
