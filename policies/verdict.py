@@ -102,7 +102,7 @@ def _scheduler(end: Clue, live: Sequence[Clue]) -> Verdict:
 def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdict:
     candidates = _explained(case, causes)
     earliest = minimal(candidates, apart=True)
-    first = min(earliest, key=best_evidence)
+    first = _first_of_its_numbers(min(earliest, key=best_evidence), earliest)
     peers = [c for c in candidates if c.kind == first.kind and not surely_before(first, c)]
     peers += [c for c in earliest if c.kind == first.kind and c not in peers]
     first, category = _named(case, first, [c for c in causes if c.kind == first.kind], live)
@@ -125,6 +125,14 @@ def _explicit(case: Case, causes: Sequence[Clue], live: Sequence[Clue]) -> Verdi
     )
 
 
+def _first_of_its_numbers(first: Clue, earliest: Iterable[Clue]) -> Clue:
+    """Of lines that tell of the same NaN the first one: it is where the numbers broke, whoever names it best later."""
+    if first.category != "numeric":
+        return first
+    same = [c for c in earliest if c.category == "numeric" and c.file == first.file and c.line < first.line]
+    return replace(min(same, key=lambda c: c.line), rank=first.rank, node=first.node) if same else first
+
+
 def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
     """Without the symptoms that a better-named cause on the same node, or of the same speaker, explains."""
     kept = []
@@ -142,7 +150,7 @@ def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
 
 def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
     if same_event(cause, symptom):
-        return True
+        return cause.category != "numeric" or symptom.category != "numeric" or cause.line < symptom.line
     place = cause.peer if cause.blames == "peer" and cause.peer else cause.node
     if symptom.kind in SHADOWS:
         return place == symptom.node and not cause.kind.startswith("xid-") and not surely_before(symptom, cause)
@@ -186,6 +194,8 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
         category = "config"  # what all nodes have in common is no node's fault
     if first.kind == "exception" and first.frames == "data":
         category = "data"
+    elif first.kind == "exception" and first.frames == "framework":
+        category = "software.framework"
     elif first.kind in ("exception", "missing-file") and first.frames == "load":
         category = "storage.ckpt_corrupt" if first.kind == "exception" else "config"
     return first, category

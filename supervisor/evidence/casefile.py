@@ -24,6 +24,10 @@ _EXITS: Final = {
     -7: "config",
     -8: "software.framework",
     -4: "software.framework",
+    137: "oom.host",
+    139: "software.framework",
+    135: "config",
+    134: "software.framework",
 }
 """What a bare exit code of a launcher hints at: 9 is mostly the OOM killer, 7 mostly shared memory."""
 
@@ -35,6 +39,12 @@ _FRAMES: Final = (
         re.compile(r"utils/data|/data(sets?|loader|_utils)?/|data(set|loader)\w*\.py|indexed_dataset|tokeniz|collat"),
     ),
 )
+
+_FRAMEWORK: Final = re.compile(
+    r"site-packages/(deepspeed|megatron|transformer_engine|apex|colossalai|fairscale|nemo/core|lightning_fabric|torchtitan/distributed"
+    r"|torch/(distributed|_inductor|_dynamo|_functorch|autograd))/|/megatron/core/(?!.*(arguments|config))"
+)
+"""An error that is raised here, by the innermost frame, is mostly not one of the script."""
 
 
 def assemble(
@@ -196,7 +206,8 @@ def _speaker(raw: Raw, rank: int | None, node: str | None, file: str) -> str:
 
 
 def _frames(around: str) -> str:
-    return next((name for name, form in _FRAMES if form.search(around)), "")
+    found = next((name for name, form in _FRAMES if form.search(around)), "")
+    return found or ("framework" if _FRAMEWORK.search(around.rsplit("\n", 1)[-1]) else "")
 
 
 def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks, places: Places) -> list[Clue]:

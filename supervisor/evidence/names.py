@@ -24,7 +24,7 @@ _WORDS: Final = re.compile(
     r"slurm(d|ctld|stepd)?|logs?|job|trace|stacks?|dcgmi?|nccl|output|out|err|train(er)?|diag|journal(ctl)?|dmesg|messages"
     r"|kern(el|log)?|kmsg|syslog|rank|task|node|stdout|stderr|host|worker|pod|pyspy|(nv|rocm|amd|xpu)?-?smi|nvsmi|k|r\d|\d+"
     r"|sel|ipmi(tool)?|bmc|redfish|fabricmanager|fm|nvsm|health|nhc|console|serial|mcelog|edac|ras|ib(diag|stat)?|rdma|ethtool"
-    r"|lustre|prolog|epilog|launch(er)?|torchrun|audit|boot|events",
+    r"|lustre|prolog|epilog|launch(er)?|torchrun|audit|boot|events|lspci|ps|top|sar|df|dmidecode|perfquery|diagnostics?",
     re.IGNORECASE,
 )
 

@@ -206,6 +206,7 @@ def resolve(
     mentioned = {n for r in readings for raw in r.raws if (n := _peer_node(raw))}
     heard = frozenset({*spoken, *mentioned, *(nodes or ())})
     stems = {s for r in readings if file_node(r.name, heard) is None and (s := stem_node(r.name))}
+    stems |= _folders(readings) if not (heard or stems) else set()
     named = set(spoken) | mentioned | (stems if len(stems) > 1 or not spoken else set())
     places.nodes = tuple(nodes or sorted(named, key=natural))
     # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
@@ -219,6 +220,18 @@ def resolve(
     _buses(places, readings)
     _tasks(places, readings)
     return places
+
+
+def _folders(readings: Sequence[FileReading]) -> set[str]:
+    """Folders that hold the logs of ranks, as many each and one after the other: `node-a/rank0.log` to `node-b/rank7.log`."""
+    held: dict[str, set[int]] = defaultdict(set)
+    for reading in readings:
+        rank = file_rank(reading.name)
+        if rank is not None and "/" in reading.name:
+            held[reading.name.split("/")[-2]].add(rank)
+    sizes = {len(ranks) for ranks in held.values()}
+    whole = all(max(ranks) - min(ranks) + 1 == len(ranks) for ranks in held.values())
+    return set(held) if len(held) > 1 and len(sizes) == 1 and min(sizes) > 1 and whole else set()
 
 
 def _labelled(reading: FileReading) -> Iterable[Raw]:
@@ -247,6 +260,7 @@ def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str,
     """Files of one host: by their name; by who speaks in them, when there are such files of several hosts."""
     known = frozenset(places.nodes)
     places.rank_of_file.update(numbered(reading.name for reading in readings))
+    _launched(places, readings)
     lone = {next(iter(names)) for names in spoken_in.values() if len(names) == 1}
     for reading in readings:
         rank = file_rank(reading.name)
@@ -260,6 +274,23 @@ def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str,
             node = places.nodes[0]
         if node is not None:
             places.node_of_file[reading.name] = node
+
+
+def _launched(places: Places, readings: Sequence[FileReading]) -> None:
+    """Files of a launcher's folder are of local ranks: as far from their ranks as those of the same folder that say theirs."""
+    folders: dict[str, dict[str, int]] = defaultdict(dict)
+    apart: dict[str, set[int]] = defaultdict(set)
+    for reading in readings:
+        local = file_local(reading.name)
+        if local is None:
+            continue
+        folder = reading.name.rsplit("/", 2)[0]
+        folders[folder][reading.name] = local
+        apart[folder] |= {raw.label.rank - local for raw in reading.raws if raw.label.rank is not None}
+    for folder, files in folders.items():
+        if len(apart[folder]) == 1:
+            begin = next(iter(apart[folder]))
+            places.rank_of_file.update({name: begin + local for name, local in files.items() if begin >= 0})
 
 
 def _addresses(places: Places, readings: Sequence[FileReading]) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from supervisor.evidence.engine import Engine, engine
 from supervisor.evidence.files import UnreadableError, blocks
 from supervisor.evidence.labels import Label, read_label
-from supervisor.evidence.scan import LONGEST, TEXT, clean, fit, uncoloured
+from supervisor.evidence.scan import LONGEST, TEXT, clean, fit, uncoloured, unwrapped
 from supervisor.evidence.stamps import Stamp, read_stamp
 from supervisor.evidence.table import Signature, read_table, table
 
@@ -92,7 +92,9 @@ class FileReading:
     problem: str = ""
 
 
-_NOT_FINITE: Final = re.compile(r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)", re.IGNORECASE)
+_NOT_FINITE: Final = re.compile(
+    r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)|grad[_ ]norm['\"]?\s*[:=]\s*['\"]?[-+]?nan", re.IGNORECASE
+)
 _TOTAL: Final = re.compile(r"\b(?:iteration|step)[ =:]+(\d{1,15})\s*/\s*(\d{1,15})\b")
 _PER_STEP: Final = re.compile(r"elapsed time per iteration \((ms|s)\): ([\d.]+)")
 
@@ -204,7 +206,7 @@ class _Work:
             begin = data.rfind(b"\r", start, max(end - 1, start)) + 1 or start
             begin = max(begin, start)
             if begin not in texts:
-                texts[begin] = clean(_window(data, begin, stop, end))
+                texts[begin] = unwrapped(clean(_window(data, begin, stop, end)))
             found = fit(texts[begin], self.rows[row : row + 1])
             if found is not None and row in self.full and self._enough(row, data, start):
                 self.skipped[row] += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +22,11 @@ WORTH: Final = 5000
 """Lines after which the engine's start costs less than `re` has (about 0.1 ms a line)."""
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,16}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_WORDS: Final = ("log", "MESSAGE", "message", "msg")
+_HOSTS: Final = ("_HOSTNAME", "hostname")
+_PROGRAM: Final = "kernel: "
+"""What stands for the program that spoke, so that the host before it is read as in a kernel's log."""
+
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -49,6 +56,35 @@ def clean(line: str) -> str:
     return _CONTROL.sub(" ", uncoloured(line))
 
 
+def unwrapped(line: str) -> str:
+    """A line that a collector of logs has put into JSON (docker, journald, fluentd), as it was: time, host, words."""
+    if not line.startswith("{") or '"' not in line[:4]:
+        return line
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    words = (
+        next((given[name] for name in _WORDS if isinstance(given.get(name), str)), None)
+        if isinstance(given, dict)
+        else None
+    )
+    if words is None:
+        return line
+    host = next((f"{given[name]} {_PROGRAM}" for name in _HOSTS if isinstance(given.get(name), str)), "")
+    return f"{_told_time(given)}{host}{words.rstrip()}"
+
+
+def _told_time(given: dict[str, object]) -> str:
+    since = given.get("__REALTIME_TIMESTAMP")  # journald: microseconds since 1970
+    if isinstance(since, str) and since.isdecimal() and len(since) < 18:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(int(since) // 1_000_000))
+    return next(
+        (f"{given[name]} " for name in ("time", "timestamp", "ts", "@timestamp") if isinstance(given.get(name), str)),
+        "",
+    )
+
+
 def fit(line: str, rows: Sequence[Signature]) -> tuple[Signature, re.Match[str]] | None:
     """The first of the rows that a cleaned line fits."""
     for row in rows:
@@ -71,7 +107,7 @@ class Scanner:
         if self._engine is None and self._left <= 0:
             self._engine = engine(self._rows)
         self._left -= 1
-        line = clean(line[:LONGEST])
+        line = unwrapped(clean(line[:LONGEST]))
         rows = self._rows
         if self._engine is not None:
             rows = [
@@ -82,7 +118,7 @@ class Scanner:
 
 def scan(line: str) -> Match | None:
     """What this line means, or None. Lines are judged alone; a traceback is known by its last line."""
-    return _match(clean(line[:LONGEST]), table())
+    return _match(unwrapped(clean(line[:LONGEST])), table())
 
 
 def _match(line: str, rows: Sequence[Signature]) -> Match | None:
