@@ -16,7 +16,7 @@ import pytest
 
 from supervisor.checkpoints.objects.files import Files
 from supervisor.checkpoints.objects.opening import open_objects
-from supervisor.checkpoints.objects.patience import Patience
+from supervisor.checkpoints.objects.patience import Patience, Until
 from supervisor.checkpoints.objects.port import (
     Conflict,
     Deleted,
@@ -144,6 +144,21 @@ def test_a_file_system_that_hangs_holds_no_caller(tmp_path: Path) -> None:
     del files.hang["names"]
     release.set()
     assert store.get(KEY, within_s=W) == Found(b"1", version)
+
+
+def test_threads_that_have_nothing_to_do_end() -> None:
+    patience = Patience(idle_s=0.01)
+    seen: list[threading.Thread] = []
+
+    def work(_until: Until) -> int:
+        seen.append(threading.current_thread())
+        return 7
+
+    for _ in range(3):
+        assert patience.call("x", work, W) == 7
+        seen[-1].join(W)
+        assert not seen[-1].is_alive()
+    assert len(set(seen)) == 3
 
 
 def test_nothing_is_begun_after_the_deadline(tmp_path: Path) -> None:

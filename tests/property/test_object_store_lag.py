@@ -14,6 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from supervisor.checkpoints.objects.files import Files
+from supervisor.checkpoints.objects.patience import Patience
 from supervisor.checkpoints.objects.port import (
     Broken,
     Conflict,
@@ -30,6 +31,8 @@ from supervisor.checkpoints.objects.posix import PosixObjects
 BOUND = 60.0
 W = 60.0
 KEY = "run/latest"
+PATIENCE = Patience()
+"""One for all stores here: thousands are opened."""
 
 
 @dataclass
@@ -119,7 +122,7 @@ class Behind(Fresh):
 class Node:
     def __init__(self, disk: Disk, files: Fresh, lag_s: float = BOUND) -> None:
         self.files = files
-        self.store = PosixObjects("/store", lag_s=lag_s, clock=lambda: disk.now, files=files)
+        self.store = PosixObjects("/store", lag_s=lag_s, clock=lambda: disk.now, files=files, patience=PATIENCE)
         assert self.store.make(within_s=W) == Made()
         self.version: Version | None = None
         self.newest = 0
@@ -224,14 +227,14 @@ def step(fresh: Node, node: Node, model: Model, op: str, data: bytes) -> None:
 
 def note_version(model: Model, data: bytes | None) -> None:
     if data is not None:
-        there = PosixObjects("/store", lag_s=0.0, files=Fresh(model.disk)).get(KEY, within_s=W)
+        there = PosixObjects("/store", lag_s=0.0, files=Fresh(model.disk), patience=PATIENCE).get(KEY, within_s=W)
         assert isinstance(there, Found)
         model.versions[data] = there.version
 
 
 def true_now(model: Model) -> bytes | None:
     """What the server has, read by one who is never behind."""
-    there = PosixObjects("/store", lag_s=0.0, files=Fresh(model.disk)).get(KEY, within_s=W)
+    there = PosixObjects("/store", lag_s=0.0, files=Fresh(model.disk), patience=PATIENCE).get(KEY, within_s=W)
     assert isinstance(there, Found | Missing), there
     return there.data if isinstance(there, Found) else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from supervisor.checkpoints.objects.port import NotYet
@@ -17,6 +17,8 @@ from supervisor.checkpoints.objects.port import NotYet
 T = TypeVar("T")
 MOST: Final = 32
 """Threads of one store."""
+IDLE_S: Final = 5.0
+"""Seconds after which a thread that has nothing to do ends: a store that nobody uses any more holds none."""
 
 
 class LateError(Exception):
@@ -60,7 +62,8 @@ class _Job(Generic[T]):
 class Patience:
     """Runs the calls of one store. `most`: how many may hang or run at once. A forked child needs one of its own."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
         self._most = most
         self._jobs: SimpleQueue[_Job[object]] = SimpleQueue()
         self._lock = threading.Lock()
@@ -91,8 +94,15 @@ class Patience:
 
     def _serve(self) -> None:
         while True:
-            job = self._jobs.get()
+            try:
+                job = self._jobs.get(timeout=self._idle_s)
+            except Empty:
+                with self._lock:
+                    if self._pending < self._threads:  # else a job is on its way to this thread
+                        self._threads -= 1
+                        return
+                continue
             job.run()
-            del job
+            del job  # and what it holds, while this thread waits for the next
             with self._lock:
                 self._pending -= 1
