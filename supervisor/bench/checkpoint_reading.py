@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,6 +30,9 @@ from supervisor.checkpoints.reading.throttle import Throttle
 TIME_SHARE: Final = 0.7
 MEMORY_SHARE: Final = 0.8
 READ_SHARE: Final = 0.8
+DISK_SHARE: Final = 0.95
+THREADS: Final = 4
+"""As by default."""
 PLAIN_BLOCKS: Final = (BLOCK, 4 * BLOCK)
 """Bytes a read, for the plain read; the best of them counts."""
 
@@ -110,6 +114,12 @@ def plain_read(paths: Sequence[str], block: int, update: Callable[[memoryview], 
         os.close(descriptor)
 
 
+def plain_read_by(pool: Executor, paths: Sequence[str]) -> None:
+    """The same by several threads, a file each."""
+    for done in [pool.submit(plain_read, [path], BLOCK) for path in paths]:
+        done.result()
+
+
 def of_content(folder: str, rounds: int = 5) -> list[Figure]:
     """Figures on reading the save in `folder` from page cache: the best of some rounds, taken in turn."""
     look = look_at(folder)
@@ -134,8 +144,20 @@ def of_content(folder: str, rounds: int = 5) -> list[Figure]:
     }
     with one_core():
         took = _take_turns(ways, rounds)
+    with ThreadPoolExecutor(THREADS) as pool:
+        cold = _take_turns(
+            {
+                "plain": lambda: plain_read(paths, BLOCK),
+                f"plain by {THREADS}": lambda: plain_read_by(pool, paths),
+                f"later by {THREADS}": lambda: read(later, None, THREADS, local=True),
+                "later": lambda: read(later, None, 1, local=True),
+            },
+            rounds,
+            before=lambda: forget(paths),
+        )
     pair = _take_turns({"one": ways["later"], "two": lambda: read(later, None, 2, local=True)}, rounds)
     speed = {name: total / seconds / 1e9 for name, seconds in took.items()}
+    disk = {name: total / seconds / 1e9 for name, seconds in cold.items()}
     plain = max(rate for name, rate in speed.items() if name.startswith("plain"))
     beside = {f"{name} GB/s": rate for name, rate in speed.items()}
     return [
@@ -147,6 +169,14 @@ def of_content(folder: str, rounds: int = 5) -> list[Figure]:
             beside,
             least=True,
         ),
+        Figure(
+            "the same from disk",
+            disk["later"] / disk["plain"],
+            "x",
+            DISK_SHARE,
+            {f"{name} GB/s": rate for name, rate in disk.items()},
+            least=True,
+        ),
         Figure("the same without mapping, of a plain read", speed["later, not mapped"] / plain, "x"),
         Figure("the same, of sha256", speed["later"] / speed["sha256"], "x", 1.0, least=True),
         Figure("first read with the sums of records, of a plain read", speed["first"] / plain, "x"),
@@ -154,15 +184,27 @@ def of_content(folder: str, rounds: int = 5) -> list[Figure]:
     ]
 
 
+def forget(paths: Sequence[str]) -> None:
+    """Have the kernel drop what it keeps of the files, so that the next read comes from disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
 def _bound(paths: Sequence[str], block: int) -> Callable[[], None]:
     return lambda: plain_read(paths, block)
 
 
-def _take_turns(ways: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Seconds of the best round of each; the first round only warms the cache."""
+def _take_turns(
+    ways: dict[str, Callable[[], None]], rounds: int, before: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """Seconds of the best round of each; the first round only warms the cache. `before` comes before each, untimed."""
     took: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, way in ways.items():
+            before()
             began = time.perf_counter()
             way()
             took[name].append(time.perf_counter() - began)

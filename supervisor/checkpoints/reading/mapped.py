@@ -8,17 +8,20 @@ done by a process that may die: then the file is read in the ordinary way, which
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Final
 
+import xxhash
+
 from supervisor.checkpoints.reading import mapped_child
 from supervisor.checkpoints.reading.mapped_child import WINDOW
 
 WORTH_IT: Final = 256 << 20
-"""Bytes from which on it is worth a process, which takes 50 ms to start."""
+"""Bytes from which on it is worth a process, which takes 30 ms to start."""
 
 
 class MappedSums:
@@ -26,9 +29,11 @@ class MappedSums:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
+        # Without the site's start-up files, which take half of the time; xxhash is found where we have found it.
+        library = os.path.dirname(os.path.dirname(xxhash.__file__))
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", mapped_child.__file__, str(theirs.fileno())],
+                [sys.executable, "-I", "-S", mapped_child.__file__, str(theirs.fileno()), library],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

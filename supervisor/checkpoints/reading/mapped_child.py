@@ -1,4 +1,4 @@
-"""The process of `mapped.py`: `python -I mapped_child.py SOCKET`. It maps what it is given, sums it, and may die of it."""
+"""The process of `mapped.py`: `python -I -S mapped_child.py SOCKET LIBRARY`. It maps and sums files, and may die of it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import socket
 import sys
 
-import xxhash
-
 WINDOW = 64 << 20
 """Bytes that are mapped at once; between two windows the limit of speed is asked."""
 
 
 def serve(line: socket.socket) -> None:
     """Sum files until the other end is closed. A file comes as 8 bytes of size with its descriptor."""
+    import xxhash  # noqa: PLC0415 - its place is known only when the process has begun
+
     while True:
         head, descriptors, _, _ = socket.recv_fds(line, 8, 1)
         if len(head) != 8 or len(descriptors) != 1:
@@ -36,4 +36,5 @@ def serve(line: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.append(sys.argv[2])
     serve(socket.socket(fileno=int(sys.argv[1])))
