@@ -83,8 +83,6 @@ def merge_ranks(states: Sequence[tuple[str, Mapping[str, Any]]], found: Collecte
 def _join(merged: Layout, one: Layout, file: str, found: Collected) -> None:
     for name in sorted(set(one.files) & set(merged.files)):
         found.add("IDENTITY", name, f"{file} and another rank's metadata both hold items in it")
-    if merged.save_id not in (None, one.save_id):
-        found.add("IDENTITY", file, "its save id is not that of the other ranks")
     shift = len(merged.names)
     for extents in one.files.values():
         extents.items[:] = array("I", [item + shift for item in extents.items])
@@ -92,7 +90,8 @@ def _join(merged: Layout, one: Layout, file: str, found: Collected) -> None:
     merged.files = one.files | merged.files
     merged.tensors |= one.tensors
     merged.objects |= one.objects
-    merged.save_id = one.save_id
+    # Without collectives each rank draws a save id of its own, so none is that of the save.
+    merged.checkpoint_id = merged.checkpoint_id or one.checkpoint_id
     merged.transformed = merged.transformed or one.transformed
 
 
