@@ -248,6 +248,10 @@ def recover(s: Situation) -> Decision | None:
     ]
     late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
     filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares, late)
+    if unheard := [n for n in choice.spares if n in s.view.nodes and not s.view.nodes[n].agent]:
+        coming = _may_still_answer(s, incident, attempt.slots, barred | (s.view.nodes.keys() - unheard))
+        if coming is not None:
+            return Wait(Reason.NO_SPARE, coming, f"{', '.join(unheard)}, chosen by a person, waits for its agent")
     if isinstance(filled, spares.Short):
         without = ", ".join(str(n) for n in filled.slots_without)
         coming = _may_still_answer(s, incident, attempt.slots, barred)

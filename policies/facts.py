@@ -522,6 +522,15 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """What a person was told on a request; `exit` is the exit code of the command that filed it."""
+
+    outcome: Literal["done", "refused"]
+    text: str
+    exit: int
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """What the journal says, folded. Nothing here comes from anywhere else."""
 
@@ -550,7 +559,7 @@ class History:
     save_costs: tuple[SaveCost, ...] = ()
     begun: frozenset[str] = frozenset()  # saves whose in-progress mark was asked for
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
-    requests: frozenset[str] = frozenset()  # requests already answered
+    requests: Mapping[str, Answered] = field(default_factory=dict)  # what was answered, by the request's id
     epoch_began_at: float = 0.0
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
     plans: tuple[tuple[int, str], ...] = ()  # incident -> digest of the plan that was carried out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from policies import spares
 from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, Choice, History, Recover, View
@@ -21,6 +22,8 @@ from supervisor.journal.entries import (
 )
 from supervisor.journal.requests import Answer, Request
 
+AGENTS_WAIT_S = 15.0
+"""The agents that live find a new controller within seconds; before that their silence means nothing."""
 PREFIX_MIN = 6
 """So many characters of a plan's digest must be given."""
 
@@ -34,7 +37,7 @@ class Reply:
 
 
 def _no(request: Request, text: str, exit_code: int = 4) -> Reply:
-    entry = RequestAnswered(request.id, request.what, request.who, "refused", text)
+    entry = RequestAnswered(request.id, request.what, request.who, "refused", text, exit_code)
     return Reply((entry,), Answer(request.id, "refused", text, exit_code))
 
 
@@ -43,10 +46,27 @@ def _yes(request: Request, text: str, *entries: Entry) -> Reply:
     return Reply((*entries, entry), Answer(request.id, "done", text, 0))
 
 
+def not_before(request: Request, history: History, view: View) -> float | None:
+    """Until when (wall seconds) a request is left where it is; None: it can be judged now.
+
+    Whether a node may be a spare and a save restored is not known to a controller that has just come, or sees nothing.
+    """
+    if request.what != "choose" or request.id in history.requests:
+        return None
+    if view.nodes is UNKNOWN or view.checkpoints is UNKNOWN:
+        return inf
+    unheard = [n for n in request.spares if n in view.nodes and not view.nodes[n].agent]
+    return history.epoch_began_at + AGENTS_WAIT_S if unheard else None
+
+
 def judge(request: Request, history: History, view: View, now: float) -> Reply:
-    """Answer one request. `now` is wall seconds."""
-    if request.id in history.requests:
-        return Reply((), Answer(request.id, "done", "it was answered before", 0))
+    """Answer one request. `now` is wall seconds.
+
+    A controller that died between the journal and the answer has left the request there: the same is answered again.
+    """
+    before = history.requests.get(request.id)
+    if before is not None:
+        return Reply((), Answer(request.id, before.outcome, before.text, before.exit))
     match request.what:
         case "approve" | "refuse":
             return _plan(request, history)

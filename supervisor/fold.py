@@ -8,6 +8,7 @@ from typing import assert_never
 
 from policies import ledger
 from policies.facts import (
+    Answered,
     Attempt,
     Bar,
     Books,
@@ -220,7 +221,8 @@ def fold(history: History, stamped: Stamped) -> History:
             return _no_plan(replace(history, told=history.told - {f"plan:{entry.digest}"}))
         case Chosen():
             number = history.incident.number if history.incident else 0
-            return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice))
+            told = history.told - {f"plan:{history.decision_digest}"}  # should it come back the same, it is told again
+            return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice, told=told))
         case Approved():
             if history.incident is not None:
                 number = history.incident.number
@@ -273,6 +275,7 @@ def fold(history: History, stamped: Stamped) -> History:
         case Told():
             return replace(history, told=history.told | {entry.key})
         case RequestAnswered():
-            return replace(history, requests=history.requests | {entry.id})
+            answered = Answered(entry.outcome, entry.text, entry.exit)
+            return replace(history, requests={**history.requests, entry.id: answered})
         case _:
             assert_never(entry)

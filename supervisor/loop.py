@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import structlog
 
@@ -14,7 +15,7 @@ from policies.facts import Attempt, Continue, Decision, Finish, Halt, History, R
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules, as_text
-from supervisor.answers import judge
+from supervisor.answers import judge, not_before
 from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
@@ -96,7 +97,12 @@ class Loop:
         scene.files.write_rows(scene.agents.drain_rows())
         view = scene.world.view(self.history, now, scene.effects)
         self._follow_saves(view)
+        later = inf
         for request in scene.desk.pending():
+            wait = not_before(request, self.history, view)
+            if wait is not None and wait > now:
+                later = min(later, wait)
+                continue
             reply = judge(request, self.history, view, now)
             self._write(list(reply.entries), now)
             scene.desk.answer(reply.answer)
@@ -115,7 +121,7 @@ class Loop:
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
             self._status_at = now
             scene.desk.status(view, ticked.decision, ticked.held, now)
-        return Turn(min(ticked.next_look, self._hold_until()), bool(ticked.entries), code)
+        return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code)
 
     def _write(self, entries: list[Entry], now: float) -> None:
         """Journal first; what is remembered is what was written."""

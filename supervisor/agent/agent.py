@@ -268,7 +268,7 @@ class Agent:
         if isinstance(plan, str):
             self._health.note({"health": unknown(plan)})
             return
-        self._kernel = await asyncio.to_thread(find, plan.kernel_log)
+        self._kernel = await asyncio.to_thread(find, plan.kernel_log.replace("%N", self._node))
         self._follower.listen(self._kernel)
         await self._health.run([*checks_of(plan, self._baselines(sockets)), Follow(self._kernel)], plan.every_s)
 

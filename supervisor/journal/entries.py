@@ -321,6 +321,7 @@ class RequestAnswered:
     who: str
     outcome: Literal["done", "refused"]
     text: str
+    exit: int = 0
     kind: Literal["request-answered"] = "request-answered"
 
 

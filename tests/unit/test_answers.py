@@ -9,7 +9,7 @@ from builders import APPROVE, Scene, save, save_id, training
 
 from policies.facts import UNKNOWN, CheckpointPhase, Choice, Halted, History, View
 from policies.reasons import Reason
-from supervisor.answers import Reply, judge
+from supervisor.answers import Reply, judge, not_before
 from supervisor.journal.entries import (
     Approved,
     Chosen,
@@ -179,3 +179,24 @@ def test_a_request_is_answered_once() -> None:
     again = judge(request, scene.history, scene.view, scene.now)
     assert again.entries == ()
     assert again.answer.exit == 0
+
+
+def test_what_was_refused_is_refused_again() -> None:
+    """The controller died between the journal and the answer: the person must not read that it was done."""
+    scene = training()
+    request = Request(ID, "approve", "li", 1.0, digest="0" * 16)
+    first = judge(request, scene.history, scene.view, scene.now)
+    scene.say(*first.entries)
+    assert judge(request, scene.history, scene.view, scene.now).answer == first.answer
+    assert (first.answer.outcome, first.answer.exit) == ("refused", 4)
+
+
+def test_a_choice_waits_for_agents_and_for_sight() -> None:
+    scene = training()
+    request = Request(ID, "choose", "li", 1.0, spares=("n3",))
+    assert not_before(request, scene.history, scene.view) is None
+    assert not_before(request, scene.history, replace(scene.view, nodes=UNKNOWN)) == float("inf")
+    assert not_before(request, scene.history, replace(scene.view, checkpoints=UNKNOWN)) == float("inf")
+    scene.node("n3", agent=False)
+    assert not_before(request, scene.history, scene.view) == scene.history.epoch_began_at + 15.0
+    assert not_before(replace(request, what="pause"), scene.history, scene.view) is None

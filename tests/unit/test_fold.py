@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from builders import counters, save_id, training
 
-from policies.facts import Choice, Counters, FaultClass, History, Trouble
+from policies.facts import Answered, Choice, Counters, FaultClass, History, Trouble
 from policies.reasons import Reason
 from supervisor import actions
 from supervisor.fold import fold, fold_all
@@ -82,7 +82,7 @@ def test_each_kind_of_entry_is_known_by_its_kind() -> None:
         ([Ended("stopped"), StopAsked("li"), Reopened("li")], "ended", None),
         ([Ended("stopped"), StopAsked("li"), Reopened("li")], "stop_asked", None),
         ([Told("a", ""), Told("b", "")], "told", frozenset({"a", "b"})),
-        ([RequestAnswered("a", "halt", "li", "done", "")], "requests", frozenset({"a"})),
+        ([RequestAnswered("a", "halt", "li", "done", "")], "requests", {"a": Answered("done", "", 0)}),
         ([Approved("d", "li")], "approvals", frozenset({"d"})),
         ([Refused("d", "li", "")], "refused", frozenset({"d"})),
         ([Refused("d", "li", ""), Resumed("li", "")], "refused", frozenset()),

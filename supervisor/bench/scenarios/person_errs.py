@@ -10,7 +10,7 @@ STORY = {
     "when": (at("09:05", lose(slot=4)),),
     "then": (
         swapped(4, "n0004", "n0008"),
-        refused_requests(1),
+        refused_requests(),
         asked(),
         trains(),
     ),

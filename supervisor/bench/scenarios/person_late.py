@@ -13,7 +13,7 @@ STORY = {
     ),
     "then": (
         swapped(4, "n0004", "n0009"),
-        refused_requests(1),
+        refused_requests(),
         asked(2),
         trains(),
     ),
