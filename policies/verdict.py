@@ -217,7 +217,11 @@ def _rank_that_saw_it(first: Clue, live: Sequence[Clue]) -> int | None:
 def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
     """A line without a speaker, at the place that the roots near it in the file agree on."""
     near = [c for c in live if c.role == "root" and c.file == first.file and c.rank is not None]
-    same = [c for c in near if abs(c.line - first.line) <= 40 and (c.category == first.category or c.grade == 1)]
+    same = [
+        c
+        for c in near
+        if abs(c.line - first.line) <= 40 and (c.category == first.category or c.grade == 1 or c.kind in GPU_SYMPTOMS)
+    ]
     places = {(c.rank, c.node) for c in same}
     if len(places) != 1 or (first.node is not None and same[0].node not in (None, first.node)):
         return first

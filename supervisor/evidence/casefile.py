@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
-from supervisor.evidence.clocks import SYNCED_S, UNTIED_S, Clocks, is_kernel, measure, stepped_from
+from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
 from supervisor.evidence.labels import read_label
 from supervisor.evidence.names import numbers
-from supervisor.evidence.places import Block, Places, bus_of, resolve
+from supervisor.evidence.places import Block, Places, bus_of
+from supervisor.evidence.placing import resolve
 from supervisor.evidence.reading import FileReading, Raw
 from supervisor.evidence.stacks import read_stack
 from supervisor.evidence.stamps import with_year
+from supervisor.evidence.survival import survivors
 
 _EXITS: Final = {
     -9: "oom.host",
@@ -54,7 +54,7 @@ def assemble(
     places = resolve(readings) if places is None else places
     clocks = measure(readings, places.node_of_file, zones or {})
     clues = [clue for reading in readings for clue in _clues(reading, places, clocks)]
-    clues = _survivors(clues, readings, clocks, places)
+    clues = survivors(clues, readings, clocks, places)
     notes = [*clocks.notes, *(f"{r.name}: {r.problem}" for r in readings if r.problem)]
     last = max((m for r in readings for m in r.marks if m.step is not None), key=lambda m: m.step or 0, default=None)
     return Case(
@@ -210,57 +210,6 @@ def _frames(around: str) -> str:
     return found or ("framework" if _FRAMEWORK.search(around.rsplit("\n", 1)[-1]) else "")
 
 
-def _survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks, places: Places) -> list[Clue]:
-    """Mark the clues after which training went on for two steps or more: they were not what ended it."""
-    later: dict[str | None, list[float]] = {}  # by the node whose clock it is
-    lines: dict[str, list[int]] = {}
-    for reading in readings:
-        if is_kernel(reading):
-            continue
-        clock = clocks.of_file[reading.name]
-        jump_line = stepped_from(reading, clock, clocks.near)
-        good = [m for m in reading.marks if m.finite]
-        lines[reading.name] = sorted({m.line for m in good})
-        node = None if reading.name in clocks.tied else places.node_of_file.get(reading.name)
-        for mark in good:
-            if mark.stamp is not None:
-                at = with_year(mark.stamp, clocks.near) + clock.shift
-                at += clock.jump if jump_line is not None and mark.line >= jump_line else 0.0
-                later.setdefault(node, []).append(at)
-    for times in later.values():
-        times.sort()
-    out = []
-    over = {(c.file, c.line) for c in clues if c.kind == "recovered"}
-    for clue in clues:
-        survived = clue.survived or _recovered(clue, over)
-        if clue.role != "benign" and not clue.category.startswith("scheduler."):
-            own = lines.get(clue.file, [])
-            survived = survived or len(own) - bisect_right(own, clue.line) >= 2
-            if clue.latest is not None and clue.earliest is not None and clue.latest - clue.earliest < 60:
-                after = {
-                    round(t)
-                    for node, times in later.items()
-                    for t in times[bisect_right(times, clue.latest + _apart(node, clue.node)) :]
-                }
-                survived = survived or len(after) >= 2
-            if clocks.start is not None and clue.latest is not None and clue.latest < clocks.start - 30:
-                survived = True  # before this job: it belongs to an earlier one
-        out.append(replace(clue, survived=survived) if survived else clue)
-    return out
-
-
-def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
-    """Did the client that tells of an error tell of its success in the next lines?"""
-    if not clue.category.startswith(("storage.", "data")) or clue.role != "root":
-        return False
-    return any((clue.file, clue.line + behind) in over for behind in range(1, RECOVERY))
-
-
-def _apart(node: str | None, other: str | None) -> float:
-    """Seconds by which a step must be later than an error, by the clocks of these two machines; None is not known."""
-    return SYNCED_S if node is None or other is None or node == other else UNTIED_S
-
-
 def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]) -> float | None:
     """Seconds from the last step to the cancellation, when that is long against the time of a step; else None."""
     at = sorted(
@@ -280,9 +229,6 @@ def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]
 
 LAST_LINES: Final = 3
 """A script's last word is one of so many last lines of its log."""
-
-RECOVERY: Final = 20
-"""Lines within which a client that got its answer after all speaks of what stands above it."""
 
 
 def _finished(clues: Sequence[Clue], readings: Sequence[FileReading]) -> Clue | None:

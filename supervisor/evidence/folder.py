@@ -15,7 +15,8 @@ from supervisor.evidence.analyser import Analyser, AnalyserError
 from supervisor.evidence.casefile import assemble
 from supervisor.evidence.files import walk
 from supervisor.evidence.names import expand
-from supervisor.evidence.places import Places, resolve
+from supervisor.evidence.places import Places
+from supervisor.evidence.placing import resolve
 from supervisor.evidence.reading import FEW_MARKS, MARKS, FileReading, Reader
 from supervisor.evidence.traces import Dumps, Missing, Trace, dumps, missing, read_trace
 
