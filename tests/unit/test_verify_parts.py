@@ -133,6 +133,17 @@ def test_without_common_state_megatron_cannot_load(save):
     assert codes(save) == ("broken", ["NO_COMMON_STATE"])
 
 
+def test_a_common_pt_of_old_is_part_of_its_save(save):
+    fake_saves.write(str(save), [tensor(data=ones())], iteration=40, megatron=True)
+    blob = bytearray(fake_saves.archive(STATE.pickled, b"elements"))
+    (save / "common.pt").write_bytes(blob)
+    assert codes(save) == ("complete", [])
+    assert verify(str(save), Options(lag_s=0.0)).counters["updates"] == 38
+    blob[blob.index(b"elements")] ^= 1
+    (save / "common.pt").write_bytes(blob)
+    assert codes(save) == ("broken", ["CRC"])
+
+
 def test_metadata_json_that_is_gone_is_broken_but_repairable(save):
     os.unlink(save / "metadata.json")
     report = verify(str(save), Options(lag_s=0.0))

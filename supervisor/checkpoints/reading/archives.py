@@ -62,6 +62,7 @@ class _Entry:
     size: int
     crc: int
     at: int
+    written: tuple[int, ...]  # version that is needed, time, date
 
 
 def read_records(pread: Pread, length: int) -> tuple[Record, ...]:
@@ -101,11 +102,13 @@ def _directory(read: Pread, length: int) -> tuple[int, int, int]:
     where = end_at - _LOCATOR.size
     if at + size != end_at and where >= 0:
         # torch writes the long end (ZIP64) also where the short one would do; then both must say the same.
-        mark, _, end64_at, _ = _unpack(_LOCATOR, read(where, _LOCATOR.size), "the locator")
+        mark, disk, end64_at, disks = _unpack(_LOCATOR, read(where, _LOCATOR.size), "the locator")
         found = (
             _unpack(_END64, read(end64_at, _END64.size), "the long end of the archive") if mark == 0x07064B50 else ()
         )
-        if not found or found[0] != 0x06064B50 or end64_at + _END64.size != where or found[6] != found[7]:
+        rest = _END64.size - 12  # its size field counts what comes after it
+        whole = found[:2] == (0x06064B50, rest) and found[4:6] == (disk, disk) == (0, disks - 1)
+        if not whole or end64_at + _END64.size != where or found[6] != found[7]:
             raise BadArchiveError("its directory does not lie where its end says")
         count, size, at, end_at = found[7], found[8], found[9], end64_at
         full = (0xFFFF, _FULL, _FULL)
@@ -118,19 +121,24 @@ def _directory(read: Pread, length: int) -> tuple[int, int, int]:
 
 def _entries(directory: bytes, count: int) -> list[_Entry]:
     entries = []
+    makers = set()
     at = 0
     while at < len(directory):
         head = _unpack(_ENTRY, directory[at : at + _ENTRY.size], "an entry of the directory")
-        mark, _, _, flags, method, _, _, crc, packed, size, name_n, extra_n, comment_n, _, _, _, place = head
+        mark, made, needed, flags, method, hour, day, crc, packed, size = head[:10]
+        name_n, extra_n, comment_n, disk, inner, outer, place = head[10:]
         begin = at + _ENTRY.size
         name, extra = directory[begin : begin + name_n], directory[begin + name_n : begin + name_n + extra_n]
-        if mark != 0x02014B50 or method or flags & _PACKED_OR_SECRET or comment_n:
+        if mark != 0x02014B50 or method or flags & _PACKED_OR_SECRET or comment_n or disk or inner:
             raise BadArchiveError("an entry of its directory is not as torch writes it")
+        makers.add((made, outer))
         size, packed, place = _long(extra, [size, packed, place])
         if packed != size:
             raise BadArchiveError("a record of it is packed")
-        entries.append(_Entry(name, flags, size, crc, place))
+        entries.append(_Entry(name, flags, size, crc, place, (needed, hour, day)))
         at = begin + name_n + extra_n
+    if at > len(directory) or len(makers) > 1:
+        raise BadArchiveError("the entries of its directory do not fit together")
     if len(entries) != count:
         raise BadArchiveError(f"its directory has {len(entries)} entries, not {count}")
     return sorted(entries, key=lambda entry: entry.at)
@@ -156,15 +164,32 @@ def _records(read: Pread, entries: list[_Entry], end: int) -> tuple[Record, ...]
     records = []
     for entry, next_at in zip(entries, [*(entry.at for entry in entries[1:]), end], strict=True):
         head = _unpack(_LOCAL, read(entry.at, _LOCAL.size), "the header of a record")
-        mark, _, flags, method, _, _, _, _, _, name_n, extra_n = head
+        mark, needed, flags, method, hour, day, crc, packed, size, name_n, extra_n = head
         start = entry.at + _LOCAL.size + name_n + extra_n
         name = read(entry.at + _LOCAL.size, name_n)
-        if mark != 0x04034B50 or method or flags != entry.flags or name != entry.name:
+        same = (flags, name, (needed, hour, day)) == (entry.flags, entry.name, entry.written)
+        # With a description behind the record its sum and sizes are nought here, or full where they need 64 bits.
+        open_ = {0, _FULL} if flags & _DESCRIBED else {_FULL}
+        same = (
+            same and {packed, size} <= open_ | {entry.size} and crc in ({0, entry.crc} if 0 in open_ else {entry.crc})
+        )
+        if mark != 0x04034B50 or method or not same or not _is_extra(read(start - extra_n, extra_n)):
             raise BadArchiveError(f"the header of {_text(entry.name)} is not that of the directory")
         behind = next_at - (start + entry.size)
         _check_descriptor(read(start + entry.size, behind) if 0 <= behind <= 24 else b"?", entry)
         records.append(Record(name.decode("utf-8", "replace"), start, entry.size, entry.crc))
     return tuple(records)
+
+
+def _is_extra(extra: bytes) -> bool:
+    """Fields of an id and a length each; torch fills one up with Z, so that the elements begin at a multiple of 64."""
+    at = 0
+    while at + 4 <= len(extra):
+        kind, size = struct.unpack_from("<2sH", extra, at)
+        at += 4 + size
+        if kind not in {b"FB", b"\x01\x00"} or (kind == b"FB" and extra[at - size : at].strip(b"Z")):
+            return False
+    return at == len(extra)
 
 
 def _check_descriptor(behind: bytes, entry: _Entry) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from supervisor.checkpoints.posix import open_regular
 from supervisor.checkpoints.reading import counters, safetensors
 from supervisor.checkpoints.reading.archives import BadArchiveError
+from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents
 from supervisor.checkpoints.reading.findings import Collected
 from supervisor.checkpoints.reading.layout import Layout, merge_ranks, read_layout
 from supervisor.checkpoints.reading.objects import OBJECT_MAX, load_number, load_object
@@ -132,7 +134,7 @@ def _megatron_counters(folder: str, names: list[str], common: str | None, descri
     if "common.pt" not in names and common is None:
         found.add("NO_COMMON_STATE", "", "neither an object common_state nor a common.pt")
         return {}
-    loaded = _object(folder, layout, common, found, "BAD_COMMON_STATE") if common else _common_pt(folder, found)
+    loaded = _object(folder, layout, common, found, "BAD_COMMON_STATE") if common else _common_pt(folder, layout, found)
     counted = counters.of_common_state(loaded)
     if "updates" not in counted:
         groups = next((name for name in sorted(layout.objects) if OPTIMIZER.fullmatch(name)), None)
@@ -143,9 +145,13 @@ def _megatron_counters(folder: str, names: list[str], common: str | None, descri
     return counters.with_skipped(counted)
 
 
-def _common_pt(folder: str, found: Collected) -> Any:
+def _common_pt(folder: str, layout: Layout, found: Collected) -> Any:
+    """The common state of a save from before Core 0.19: an archive by itself, and one more file of the save."""
     read = _reader(folder)
     size = os.lstat(os.path.join(folder, "common.pt")).st_size
+    item = array("I", [len(layout.names)])
+    layout.names.append("common.pt")
+    layout.files["common.pt"] = Extents(array("Q", [0]), array("Q", [size]), array("Q", [NO_PAYLOAD]), item)
     return _guarded("common.pt", lambda at, n: read("common.pt", at, n), size, found, "BAD_COMMON_STATE")
 
 

@@ -51,8 +51,12 @@ def listed(manifest: Manifest) -> Listed:
     return Listed(manifest.files, manifest.step, manifest.id)
 
 
-def integrity_sums(folder: str, sizes: Mapping[str, int], found: Collected) -> Mapping[str, str]:
+def integrity_sums(
+    folder: str, sizes: Mapping[str, int], found: Collected, without: frozenset[str] = frozenset()
+) -> Mapping[str, str]:
     """The sums that Megatron's `--verify-integrity` left beside the save: name -> sha256. Empty without that file.
+
+    Files in `without` are left out: they have been judged already.
 
     It is written last and not with the data, so a kill may leave that of an older save; Megatron then refuses the load.
     """
@@ -70,7 +74,7 @@ def integrity_sums(folder: str, sizes: Mapping[str, int], found: Collected) -> M
     if not good:
         found.add("INTEGRITY", INTEGRITY, "it is not what Megatron writes")
         return {}
-    named: dict[str, str] = sums
+    named = {str(name): str(wanted) for name, wanted in sums.items() if name not in without}
     for name in sorted(set(named) - set(sizes)):
         found.add("MISSING_FILE", name[:255], f"{INTEGRITY} names it")
     return named

@@ -137,10 +137,9 @@ def _read_content(
     manifest = options.manifest
     sha256: Mapping[str, str] = {}
     if manifest is None:
-        sha256 = integrity_sums(folder, look.sizes, found)
-    if REPAIRABLE in _weighty(found.all()):
-        # That it is bad is said already; its sum would say so again.
-        sha256 = {name: wanted for name, wanted in sha256.items() if name != "metadata.json"}
+        # That metadata.json is bad is said already; its sum would say so again.
+        bad = REPAIRABLE in _weighty(found.all())
+        sha256 = integrity_sums(folder, look.sizes, found, frozenset({"metadata.json"} if bad else ()))
     jobs = [
         Job(
             name,
