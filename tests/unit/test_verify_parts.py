@@ -6,6 +6,7 @@ import random
 import struct
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -73,6 +74,23 @@ def test_every_code_has_one_weight():
     assert verdict([Finding("UNPROVED", "", "")]) is Verdict.COMPLETE
     assert verdict([Finding("UNREADABLE", "", ""), Finding("UNPROVED", "", "")]) is Verdict.NOT_YET
     assert verdict([Finding("UNREADABLE", "", ""), Finding("CRC", "", "")]) is Verdict.BROKEN
+
+
+def test_every_code_is_told_in_the_documentation():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md").read_text()
+    rows = {
+        row.split("|")[1].split(":")[0].strip(): []
+        for row in page.splitlines()
+        if row.startswith(("| broken:", "| not_yet |", "| note |"))
+    }
+    for row in page.splitlines():
+        if row.startswith(("| broken:", "| not_yet |", "| note |")):
+            rows[row.split("|")[1].split(":")[0].strip()] += row.split("|")[2].split()
+    assert {weight: sorted(codes_) for weight, codes_ in rows.items()} == {
+        "broken": sorted(BROKEN),
+        "not_yet": sorted(NOT_YET),
+        "note": sorted(NOTES),
+    }
 
 
 def test_many_findings_of_a_kind_are_counted():

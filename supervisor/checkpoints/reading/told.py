@@ -65,7 +65,7 @@ def show(report: Report) -> None:
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         for found in report.findings:
             mark = Text(found.code, style=_COLOURS[found.weight])
-            table.add_row(mark, Text(_sentence(found)))
+            table.add_row(mark, Text(_sentence(found), overflow="fold"))
         parts.append(Padding(table, (1, 0, 0, 2)))
     if report.repairable:
         parts.append(Text("\nThe data is whole: with metadata.json written again, it is complete."))
