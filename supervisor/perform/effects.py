@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import assert_never
 
-from policies.facts import CaptureView, RankStack, History
+from policies.facts import CaptureView, History, RankStack
 from policies.layout import Layout
 from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir

@@ -15,7 +15,7 @@ from supervisor.bench import plain_script, prove
 from supervisor.bench.proofs import layout
 from supervisor.bench.proofs.randomly import KINDS, LAST, PLANNED, draw
 from supervisor.bench.proofs.runs import SMALL, launched_once, ledger_holds
-from supervisor.bench.proofs.work import Work
+from supervisor.bench.proofs.work import SkippedError, Work
 from supervisor.bench.real_run import RealRun
 from supervisor.errors import UserError
 from supervisor.evidence.iterations import read_iteration
@@ -193,3 +193,13 @@ def test_the_plain_script_speaks_as_megatron_does() -> None:
     assert (told.step, told.samples, told.skipped) == (7, 56, 0)
     assert told.loss == pytest.approx(2 + 8 / 7, rel=1e-6)
     assert told.seconds == pytest.approx(0.15)
+
+
+def test_what_can_not_be_done_here_is_skipped_and_said(tmp_path, capsys, proof_of) -> None:
+    def missing(_: Work) -> None:
+        raise SkippedError("no logs here")
+
+    proofs = [proof_of("absent", missing), proof_of("good", lambda work: work.check("it holds", ok=True) and None)]
+    assert prove.main([], str(tmp_path), fresh=False, seed=1, proofs=proofs) == 0
+    assert "1 of 2 hold; skipped: absent" in capsys.readouterr().out
+    assert json.loads((tmp_path / "absent.json").read_text())["ok"] is False

@@ -11,6 +11,10 @@ from typing import Any
 import click
 
 
+class SkippedError(Exception):
+    """A proof that cannot be done on this machine; the message says what is missing."""
+
+
 def tell(text: str) -> None:
     """One line for people."""
     click.echo(text)
