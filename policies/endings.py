@@ -72,7 +72,8 @@ def weakest(
     stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
     hurt = [c for c in live if c.role == "cascade"]
     stopped.sort(key=lambda c: c.kind != "cancelled")
-    if stopped and not any(surely_before(c, stopped[0]) for c in hurt):
+    # A signal that reaches the launcher is part of being stopped, whoever writes first of it.
+    if stopped and not any(surely_before(c, stopped[0]) for c in hurt if c.kind != "launcher-stops"):
         if case.idle_s is not None:
             return Verdict(
                 failed=True,

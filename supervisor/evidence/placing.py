@@ -91,9 +91,10 @@ def resolve(
         spoken_in[block.file][block.node] += 1
     mentioned = {n for r in readings for raw in r.raws if (n := _peer_node(raw))}
     heard = frozenset({*spoken, *mentioned, *(nodes or ())})
+    every = {s for r in readings if (s := stem_node(r.name))}
     stems = {s for r in readings if file_node(r.name, heard) is None and (s := stem_node(r.name))}
     stems |= folders_of_nodes(readings) if not (heard or stems) else set()
-    named = set(spoken) | mentioned | (stems if len(stems) > 1 or not spoken else set())
+    named = set(spoken) | mentioned | (stems if len(every) > 1 or not spoken else set())
     places.nodes = tuple(nodes or sorted(named, key=natural))
     # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
     places.whole = bool(nodes) or len(spoken) > 1 or len(stems) > 1 or (bool(labelled) and not mentioned - labelled)
