@@ -200,7 +200,7 @@ def _check_weight_map(layout: Layout, read: Read, found: Collected) -> None:
 
 
 def _check_set(files: list[str], found: Collected) -> None:
-    """`-00001-of-00003` says how many there must be."""
+    """`-00001-of-00003` says how many there must be. Numbers of shards say nothing: a rank without a part writes none."""
     sets: dict[tuple[str, int], set[int]] = {}
     for match in filter(None, map(_OF_SET.match, files)):
         sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
