@@ -74,6 +74,8 @@ class Follower:
         self._run_dir = run_dir
         self._node = node
         self._poll_s = poll_s
+        self._looked: float | None = None  # monotonic: when the logs were last looked at
+        self._since = poll_s  # seconds since the look before
         self._speaks = speaks
         self._attempt = 0
         self._followed: dict[str, _Followed] = {}
@@ -107,6 +109,8 @@ class Follower:
 
     def look(self, wall: float, monotonic: float) -> Heard:
         """What has been written since the last look."""
+        self._since = max(self._poll_s, monotonic - self._looked) if self._looked is not None else self._poll_s
+        self._looked = monotonic
         if self._attempt and not self._placed:
             self._place()
         findings: list[dict[str, Any]] = []
@@ -166,13 +170,15 @@ class Follower:
         key = (followed.rank, match.kind)
         if self._sent[key] >= (_CASCADE_EACH if match.role == "cascade" else _OTHERS_EACH):
             return None
-        # A line that is read late (the agent was started again) was written when the file was last changed, or before.
+        # A line that is read late (the agent was started again) was written when the file was last changed, or before;
+        # any other one since the last look.
         late = wall - line.changed > 2 * self._poll_s
-        when = min(wall, line.changed) if late else wall
+        half = self._since / 2
+        when, bound = (min(wall, line.changed), self._poll_s) if late else (wall - half, half)
         rank = followed.rank
         if rank is None:
             told = _machine_time(line, wall, monotonic)
-            when = when if told is None else min(wall, told)
+            when, bound = (when, bound) if told is None else (min(wall, told), self._poll_s)
             if when - line.bound < self._began - _BEFORE_S or (told is None and late):
                 return None
             if followed.source == "kernel" and not self._placed:
@@ -180,7 +186,7 @@ class Follower:
             rank = self._rank_of(match.pid)
         self._sent[key] += 1
         told_at = self._told(followed, match, rank, line.number, when, monotonic - (wall - when))
-        return {**told_at, "offset_bound": self._poll_s + line.bound}
+        return {**told_at, "offset_bound": bound + line.bound}
 
     def _told(
         self, followed: _Followed, match: Match, rank: int | None, number: int | None, when: float, monotonic: float

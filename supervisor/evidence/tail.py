@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Protocol
 
 BLOCK: Final = 1 << 20
@@ -27,7 +28,7 @@ class Line:
 
     text: str
     number: int | None
-    changed: float  # wall seconds at which the file was last written, as the file system says
+    changed: float  # wall seconds: when the file was last written, as the file system says; inf: since the last look
     since_boot: float | None = None  # seconds on the kernel's clock at which a kernel record was written
     wall: float | None = None  # wall seconds at which it was written, where the source knows
     bound: float = 0.0  # give or take
@@ -66,6 +67,7 @@ class Tail:
         self._number: int | None = 0
         self._inode: int | None = None
         self._losses: list[str] = []
+        self._looked = False
 
     def losses(self) -> list[str]:
         """See Follows."""
@@ -74,6 +76,7 @@ class Tail:
 
     def look(self) -> list[Line]:
         """What has been added, up to 1 MiB of it. Never raises; what can't be read has no lines now."""
+        looked, self._looked = self._looked, True
         try:
             status = os.stat(self.path)
             if self._inode is None:
@@ -93,7 +96,8 @@ class Tail:
         except OSError:
             return []
         self._offset += len(data)
-        return self._lines(self._rest + data, status.st_mtime)
+        # The file system's clock may be another machine's: it is asked only where nothing better is known.
+        return self._lines(self._rest + data, inf if looked else status.st_mtime)
 
     def _lines(self, data: bytes, changed: float) -> list[Line]:
         *whole, self._rest = data.split(b"\n")

@@ -131,3 +131,17 @@ def test_a_fifo_of_records_is_followed_and_gaps_are_told(tmp_path):
         assert ring.losses() == []
     finally:
         os.close(writer)
+
+
+def test_the_file_systems_clock_is_not_asked_of_lines_since_the_last_look(run, follower):
+    """A file server dates files by its own clock; what came between two looks was written between them."""
+    log = run / "kern.log"
+    log.write_text("nothing\n")
+    follower.watch([str(log)])
+    began = time.time()
+    follower.look(began, 100.0)
+    with log.open("a") as file:
+        file.write("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 5\n")
+    os.utime(log, (began - 500, began - 500))
+    (found,) = follower.look(began + 8.0, 108.0).findings
+    assert (found["wall"], found["offset_bound"]) == (pytest.approx(began + 4.0), pytest.approx(4.0))
