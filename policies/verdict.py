@@ -33,6 +33,9 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {"cuda-not-ready": ("fabric-mana
 EXPLAINED_WITHIN_S: Final = 600.0
 """A node that Slurm declares lost, or a driver's line, explains symptoms on it within this time (SlurmdTimeout is 300 s)."""
 
+BETWEEN_NODES: Final = "nccl-version-mismatch"
+"""What both sides say, whichever of them is wrong."""
+
 SUSPECT: Final = ("hardware.", "performance.straggler")
 EVERYWHERE: Final = frozenset({"software.env", "config"})
 OF_A_KIND: Final = 100
@@ -188,7 +191,7 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
     speakers = {c.speaker for c in peers}
     if (
         category == "software.env"
-        and first.kind != "launch-timeout"
+        and first.kind not in ("launch-timeout", BETWEEN_NODES)
         and (len(nodes) > 1 or (first.kind == "cuda-busy" and len(speakers) > 1 and len(case.nodes) <= 1))
     ):
         category = "config"  # what all nodes have in common is no node's fault
@@ -229,6 +232,8 @@ def _placed(first: Clue, live: Sequence[Clue]) -> Clue:
 
 
 def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> tuple[str, ...]:
+    if first.kind == BETWEEN_NODES:
+        return ()
     if category == "software.env":
         return (first.node,) if first.node and len(case.nodes) > 1 else ()
     if first.node is None:

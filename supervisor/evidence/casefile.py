@@ -151,6 +151,8 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
         return None, None
     pid = groups.get("pid") or groups.get("monitor")
     if pid and len(pid) < 12 and raw.label.pid is None:
+        if node is None and raw.row.kind.startswith("launcher-"):
+            node = places.node_of_pid.get(int(pid))  # it stands in the report of that very process
         known = places.by_pid.get((node, int(pid)))
         rank = known[0] if known else rank
     names_its_own = "node" in groups or raw.row.blames == "peer"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,9 +37,10 @@ def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks
     for times in later.values():
         times.sort()
     out = []
+    ends = {c.file: c.line for c in clues if c.kind == "finished"}
     over = {(c.file, c.line) for c in clues if c.kind == "recovered"}
     for clue in clues:
-        survived = clue.survived or _recovered(clue, over)
+        survived = clue.survived or _recovered(clue, over) or _started_anew(clue, lines.get(clue.file, []), ends)
         if clue.role != "benign" and not clue.category.startswith("scheduler."):
             own = lines.get(clue.file, [])
             survived = survived or len(own) - bisect_right(own, clue.line) >= 2
@@ -61,6 +62,12 @@ def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
     if not clue.category.startswith(("storage.", "data")) or clue.role != "root":
         return False
     return any((clue.file, clue.line + behind) in over for behind in range(1, RECOVERY))
+
+
+def _started_anew(clue: Clue, steps: Sequence[int], ends: Mapping[str, int]) -> bool:
+    """Did the job that Slurm ended here go on in the same log, and reach its end there?"""
+    end = ends.get(clue.file, 0)
+    return clue.category.startswith("scheduler.") and bisect_right(steps, end) - bisect_right(steps, clue.line) >= 2
 
 
 def _apart(node: str | None, other: str | None) -> float:

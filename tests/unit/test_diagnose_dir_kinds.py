@@ -246,3 +246,60 @@ def test_whose_code_raised_it(tmp_path, file, category):
         + traceback(6, "AssertionError: {'id': 291}", (("/app/train.py", 3, "main"), (file, 9, "fetch")))
     )
     assert diagnose(tmp_path, {"slurm-77.out": log + timeouts((6,))})["category"] == category
+
+
+def report(host, rank, local, code, name):
+    return (
+        f"  time      : 2026-05-04_10:07:00\n  host      : {host}\n  rank      : {rank} (local_rank: {local})\n"
+        f"  exitcode  : -{code} (pid: 81)\n  error_file: <N/A>\n  traceback : Signal {code} (SIG{name}) received by PID 81\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "category", "rank", "node"),
+    [
+        (report("gx-02", 6, 2, 9, "KILL"), "oom.host", 6, "gx-02"),
+        (report("gx-03", 9, 1, 11, "SEGV"), "software.framework", 9, "gx-03"),
+        ("srun: error: gx-02: task 6: Exited with exit code 137\n", "oom.host", 6, "gx-02"),
+        (
+            "mpirun noticed that process rank 6 with PID 81 on node gx-02 exited on signal 9 (Killed).\n",
+            "oom.host",
+            6,
+            "gx-02",
+        ),
+        (
+            "gx-02: ['python', '-u', 'train.py', '--local_rank=2'] exits with return code = -11\n",
+            "software.framework",
+            6,
+            "gx-02",
+        ),
+    ],
+)
+def test_the_bare_end_of_a_process_is_better_than_nothing(tmp_path, last, category, rank, node):
+    got = diagnose(tmp_path, {"slurm-77.out": head() + steps() + last})
+    assert (got["category"], got["first_error"]["rank"], got["first_error"]["node"]) == (category, rank, node)
+    assert got["confidence"] == "low"
+
+
+@pytest.mark.parametrize(("goes_on", "failed"), [(True, False), (False, True)])
+def test_a_job_that_was_started_anew_and_reached_its_end(tmp_path, goes_on, failed):
+    log = (
+        head()
+        + steps()
+        + "slurmstepd: error: *** JOB 77 ON gx-01 CANCELLED AT 2026-05-04T10:06:00 DUE TO PREEMPTION ***\n"
+    )
+    log += (steps(106, 4, "11:00") + "[after training is done]\n") if goes_on else ""
+    assert diagnose(tmp_path, {"slurm-77.out": log})["failed"] is failed
+
+
+def test_versions_that_differ_between_nodes_blame_none_of_them(tmp_path):
+    words = "bootstrap.cc:78 NCCL WARN Message truncated : received 1024 bytes instead of 256\n"
+    got = diagnose(tmp_path, {f"{node}.log": f"{node}:1:2 [0] {words}" for node in NODES[:2]})
+    assert (got["category"], got["suspect_nodes"]) == ("software.env", [])
+
+
+def test_a_file_called_after_a_host_is_its_file_beside_those_of_hosts_that_speak(tmp_path):
+    files = {f"q{n}.log": report(f"q{n}", 4 * n, 0, 6, "ABRT") for n in (0, 1, 3)}
+    files["q2.log"] = "[rank8]: RuntimeError: No CUDA GPUs are available\n"
+    got = diagnose(tmp_path, files)
+    assert (got["category"], got["suspect_nodes"]) == ("software.env", ["q2"])
