@@ -186,7 +186,7 @@ class NodeView:
     drained_by_other: bool = False
     old_ranks_gone: int = 0  # no process of an attempt up to this one is left there, says its agent
     switch: str | None = None
-    unhealthy: tuple[str, ...] = ()  # what its checks found to be wrong; no rule reads it yet
+    unhealthy: tuple[str, ...] = ()  # what its checks found to be wrong: such a node is no spare
     unchecked: tuple[str, ...] = ()  # the checks that could not look, and why: unknown, not healthy
 
 

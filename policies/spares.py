@@ -73,6 +73,8 @@ def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str]) -> 
         return "no agent answers there"
     if node.drained_by_other:
         return "drained by somebody else"
+    if node.unhealthy:
+        return f"unhealthy: {node.unhealthy[0]}"
     return None
 
 

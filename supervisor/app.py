@@ -51,14 +51,14 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     return Parts(run, settings, rules, cluster, store)
 
 
-def supervise(parts: Parts, stop_asked: str = "") -> int:
-    """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began.
+def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:
+    """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began. `again`: the one before died.
 
     Raises UserError when another controller is at work, or the checkpoint store can't be made.
     """
     try:
         controller = Controller(parts)
-        code = asyncio.run(controller.run(stop_asked))
+        code = asyncio.run(controller.run(stop_asked, again=again))
     except (LeaseHeldError, FencedError) as error:
         raise UserError(str(error), FENCED_EXIT) from None
     except JournalDamagedError as error:

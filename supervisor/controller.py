@@ -69,10 +69,11 @@ class Controller:
         self._closing = False
         self._broken: BaseException | None = None
 
-    async def run(self, stop_asked: str = "") -> int:
+    async def run(self, stop_asked: str = "", *, again: bool = False) -> int:
         """Supervise until the run ends or halts; the exit code of `relight run`. Raises UserError where no store can be.
 
-        `stop_asked`: who asked for a planned stop before this epoch began; empty when nobody has.
+        `stop_asked`: who asked for a planned stop before this epoch began; empty when nobody has. `again`: it follows a
+        controller that died, and nobody has started the run anew.
         """
         self._events = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -80,7 +81,7 @@ class Controller:
         files = RunFiles(run)
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
         self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape())
-        self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock())
+        self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
         self.loop.stop_asked_by = stop_asked or None
         for number in (signal.SIGTERM, signal.SIGINT):
             self._events.add_signal_handler(number, self._ask_stop, number.name)

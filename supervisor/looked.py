@@ -50,13 +50,15 @@ def look_of(view: View, history: History, world: int) -> Look:
     """The slim form of what was seen. `world`: how many ranks there are."""
     shown, slots = view.attempt, frozenset(history.attempt.slots if history.attempt else ())
     nodes = () if view.nodes is UNKNOWN else tuple(view.nodes.values())
+    # What the checks of a node say decides only whether it may be a spare.
+    nodes = tuple(replace(n, unchecked=(), unhealthy=n.unhealthy[:1] if n.name not in slots else ()) for n in nodes)
     well = [n for n in nodes if _is_well(n)]
     settled = [n for n in well if not slots or n.name in slots]
     switches = sorted({n.switch for n in settled}, key=str)
     return Look(
         well=tuple((s, tuple(rows(n.name for n in settled if n.switch == s))) for s in switches),
         ready=tuple((n.name, n.switch, n.checked_at) for n in well if slots and n.name not in slots),
-        ill=tuple(replace(n, unhealthy=(), unchecked=()) for n in nodes if not _is_well(n)),  # no rule reads those
+        ill=tuple(n for n in nodes if not _is_well(n)),
         nodes_unknown=view.nodes is UNKNOWN,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
         attempt=shown.number if shown else None,
@@ -86,7 +88,7 @@ def view_of(look: Look, world: int) -> View:
 
 
 def _is_well(node: NodeView) -> bool:
-    return node.state is NodeState.UP and node.agent and not node.drained_by_other
+    return node.state is NodeState.UP and node.agent and not node.drained_by_other and not node.unhealthy
 
 
 def _that_matter(saves: tuple[CheckpointState, ...]) -> tuple[CheckpointState, ...]:

@@ -60,7 +60,8 @@ class Scene:
 class Loop:
     """The controller without its shell. Building it folds what was written and takes over what runs."""
 
-    def __init__(self, scene: Scene, history: History, now: float) -> None:
+    def __init__(self, scene: Scene, history: History, now: float, *, again: bool) -> None:
+        """`again`: it follows a controller that died. A run that was stopped as planned goes on only when it is started anew."""
         self.scene = scene
         self.history = history
         self._log = structlog.get_logger()
@@ -69,7 +70,7 @@ class Loop:
         self._status_at = 0.0
         self._recorded: dict[int, object] = {}
         self.stop_asked_by: str | None = None
-        self._begin(now)
+        self._begin(now, again=again)
         attempt = self.history.attempt
         if attempt is None:
             scene.agents.set_attempt(scene.journal.epoch, 0, scene.layout.world)
@@ -78,7 +79,7 @@ class Loop:
             scene.agents.restore(attempt.number, scene.files.rows(attempt.number))
             scene.agents.scan_exits(attempt.number)
 
-    def _begin(self, now: float) -> None:
+    def _begin(self, now: float, *, again: bool) -> None:
         one, mode = self.scene.layout, self.scene.rules.mode
         entries: list[Entry] = []
         if self.history.started_at is None:
@@ -87,7 +88,7 @@ class Loop:
             entries.append(ModeSet(mode))
         if self.history.rules != (told := as_text(self.scene.rules)):
             entries.append(RulesSet(told))
-        if self.history.ended == "stopped":
+        if self.history.ended == "stopped" and not again:
             entries.append(Reopened(self.scene.run))
         self._write(entries, now)
 

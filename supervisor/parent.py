@@ -20,11 +20,12 @@ FINAL = frozenset({0, 2, 4, 93})
 """Exit codes that are an answer, not an accident: done, bad usage, refused, halted."""
 
 
-def keep(argv: Callable[[str], list[str]]) -> int:
+def keep(argv: Callable[[str, bool], list[str]]) -> int:
     """Run a child until it ends with an answer. Signals go to the child, which asks the ranks to save and stop.
 
-    `argv(stop)` is its command line; `stop` names the signal by which a stop was asked for before it began, or is empty:
-    a child that was still starting has died of the signal, and the next one must know.
+    `argv(stop, again)` is its command line. `stop` names the signal by which a stop was asked for before it began, or is
+    empty: a child that was still starting has died of the signal, and the next one must know. `again`: it follows one that
+    died, so nobody has asked for a run that was stopped as planned to go on.
     """
     child: subprocess.Popen[bytes] | None = None
     stop = ""
@@ -42,7 +43,7 @@ def keep(argv: Callable[[str], list[str]]) -> int:
     while True:
         starts = [s for s in starts if time.monotonic() - s < WINDOW_S] + [time.monotonic()]
         knows = stop
-        child = subprocess.Popen(argv(knows))
+        child = subprocess.Popen(argv(knows, child is not None))
         if stop != knows:  # the signal came while there was nobody to send it to
             child.terminate()
         code = child.wait()

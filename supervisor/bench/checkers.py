@@ -14,10 +14,12 @@ from policies.facts import INFRASTRUCTURE, FaultClass, History, Recover
 from policies.layout import prove_swap
 from policies.reasons import Reason
 from supervisor import actions
+from supervisor.bench.world.training import ROTTEN
 from supervisor.bench.world.world import Watch
 from supervisor.fold import fold, fold_all
 from supervisor.journal.entries import (
     Approved,
+    AttemptAccepted,
     AttemptClosed,
     Chosen,
     Diagnosed,
@@ -107,6 +109,13 @@ class OnlyCompleted(Promise):
     number = 2
     title = "a start only from a completed, verified checkpoint"
 
+    def entry(self, case: Checkers, stamped: Stamped) -> None:
+        """What is accepted has loaded what was sealed."""
+        if isinstance(stamped.entry, AttemptAccepted):
+            one = case.world.training.attempts.get(stamped.entry.attempt)
+            if one is not None and one.state.endswith(ROTTEN):
+                case.broken(self, f"attempt {one.number} was accepted, and had loaded other bytes than were sealed")
+
     def launched(self, case: Checkers, attempt: int, checkpoint: str) -> None:
         """Was it sealed, and is it still what was sealed?"""
         store = case.world.store
@@ -117,6 +126,8 @@ class OnlyCompleted(Promise):
                 case.broken(self, f"attempt {attempt} started from nothing, though saves had been completed")
             return
         save = store.saves.get(checkpoint)
+        if save is not None and not save.sound and (save.rotten_at or 0.0) > store.viewed_at.get(attempt, 0.0):
+            return  # it rotted after it had been read for this launch; what the ranks then load, acceptance must see
         if save is None or not save.committed or not save.sound or save.condemned:
             case.broken(self, f"attempt {attempt} loaded {checkpoint}, which is not completed and sound")
 

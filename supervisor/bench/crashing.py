@@ -64,18 +64,20 @@ class HalfTold:
 
 
 def main(argv: list[str]) -> int:
-    """`before|after|amid KIND NUMBER [--epoch-only] CONFIG RUN_DIR -- CMD...`."""
+    """`before|after|amid KIND NUMBER [--epoch-first|--epoch-again] CONFIG RUN_DIR -- CMD...`."""
     when, kind, number, *rest = argv
-    if rest[0] != "--epoch-only":
-        return parent.keep(
-            lambda _: [sys.executable, "-m", "supervisor.bench.crashing", when, kind, number, "--epoch-only", *rest]
-        )
+    if not rest[0].startswith("--epoch"):
+        own = [sys.executable, "-m", "supervisor.bench.crashing", when, kind, number]
+        return parent.keep(lambda _, again: [*own, "--epoch-again" if again else "--epoch-first", *rest])
     config, run_dir, _, *command = rest[1:]
     run, settings, rules = prepare(Wishes(None, config, None, run_dir, tuple(command)))
     app.log_to_stderr()
     parts = app.build(run, settings, rules)
     marker = run.path(f"crashed-{when}-{kind}-{number}")
-    return app.supervise(replace(parts, wrap_effects=lambda e: Crashing(e, marker, when, kind, int(number))))
+    return app.supervise(
+        replace(parts, wrap_effects=lambda e: Crashing(e, marker, when, kind, int(number))),
+        again=rest[0] == "--epoch-again",
+    )
 
 
 if __name__ == "__main__":

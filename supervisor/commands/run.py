@@ -25,6 +25,7 @@ RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. SIGTERM or Ctrl-C asks the ranks to s
 @click.option("--run-dir", type=click.Path(), help="Default: ./relight-runs/NAME.")
 @click.option("--epoch-only", is_flag=True, hidden=True, help="One controller, without the parent that restarts it.")
 @click.option("--stop-asked", default="", hidden=True, help="A stop was asked for before this controller began.")
+@click.option("--again", is_flag=True, hidden=True, help="It follows a controller that died.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(
     cluster: str | None,
@@ -33,6 +34,7 @@ def command(
     run_dir: str | None,
     epoch_only: bool,
     stop_asked: str,
+    again: bool,
     command_line: tuple[str, ...],
 ) -> int:
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
@@ -42,6 +44,10 @@ def command(
     prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
     if not epoch_only:
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
-        return parent.keep(lambda stop: [*own, *(("--stop-asked", stop) if stop else ()), *sys.argv[2:]])
+
+        def epoch(stop: str, again: bool) -> list[str]:
+            return [*own, *(("--stop-asked", stop) if stop else ()), *(("--again",) if again else ()), *sys.argv[2:]]
+
+        return parent.keep(epoch)
     app.log_to_stderr()
-    return app.supervise(app.build(*prepared), stop_asked)
+    return app.supervise(app.build(*prepared), stop_asked, again=again)

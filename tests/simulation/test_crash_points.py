@@ -54,3 +54,11 @@ def test_what_goes_wrong_after_a_death_is_told() -> None:
     deaths = killed_at_each(every()["ten-forty"], step=40, plant=Stumbles())
     assert len(deaths) > 3
     assert all("planted" in one.why[0] for one in deaths if one.point > 40)
+
+
+def test_a_run_that_was_stopped_as_planned_stays_stopped() -> None:
+    """The controller dies between "stopped" and the release of the nodes: its successor lets them go, and starts nothing."""
+    scenario = every()["planned-stop"]
+    deaths = killed_at_each(scenario, begin=crash_points(scenario) - 12)
+    assert len(deaths) == 12
+    assert not [one for one in deaths if one.why]

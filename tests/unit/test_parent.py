@@ -10,7 +10,7 @@ from pathlib import Path
 PARENT = """
 import sys
 from supervisor import parent
-sys.exit(parent.keep(lambda stop: [sys.executable, "-c", sys.argv[1], sys.argv[2], stop]))
+sys.exit(parent.keep(lambda stop, _: [sys.executable, "-c", sys.argv[1], sys.argv[2], stop]))
 """
 STARTING = """
 import os, signal, sys

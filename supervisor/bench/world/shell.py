@@ -81,7 +81,8 @@ class Witness:
 class Life:
     """A controller from its start to its death."""
 
-    def __init__(self, world: SimWorld, number: int) -> None:
+    def __init__(self, world: SimWorld, number: int, *, again: bool) -> None:
+        self.again = again  # it follows one that died
         self.world = world
         self.number = number
         self.alive = True
@@ -137,7 +138,7 @@ class Life:
             look_again=self.look_again,
             lag_s=given.lag_s,
         )
-        self.loop = Loop(scene, world.plant.recall(fold_all(History(), before)), world.time.now)
+        self.loop = Loop(scene, world.plant.recall(fold_all(History(), before)), world.time.now, again=self.again)
         self.epoch = journal.epoch
         world.points.passing("epoch begun")
         if journal.epoch == 1:

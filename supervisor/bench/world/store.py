@@ -31,6 +31,7 @@ class Save:
     done_at: float | None = None
     shown_at: float | None = None  # when others see that it is done: caches lag
     sound: bool = True
+    rotten_at: float | None = None  # when it ceased to be
     outcome: str = ""  # COMMITTED, BROKEN, ABANDONED: the first stands
     committed: bool = False  # the mark that follows the outcome
     manifest: str = ""
@@ -61,6 +62,7 @@ class SimStore:
         self.deleted: set[str] = set()
         self.vanished: set[str] = set()
         self.views: dict[int, str | None] = {}
+        self.viewed_at: dict[int, float] = {}  # when what a view leads to was read for it
         self.listed: tuple[str, ...] = ()
         self.away_until = 0.0
         self.free = 100 * SAVE_BYTES
@@ -176,6 +178,7 @@ class SimStore:
             if self.deep and not one.sound:
                 raise NotRestorable(f"{checkpoint}: content differs from the manifest")
         self.views.setdefault(attempt, checkpoint)
+        self.viewed_at.setdefault(attempt, self._time.now)
         self._note("view", checkpoint or "")
         self._passing("view after")
         return self.view_dir(attempt)
@@ -183,6 +186,7 @@ class SimStore:
     def drop_view(self, attempt: int) -> None:
         """Take a view away."""
         self._there()
+        self.viewed_at.pop(attempt, None)
         if self.views.pop(attempt, None) is not None:
             self._note("drop-view", str(attempt))
 
@@ -228,7 +232,8 @@ class SimStore:
 
     def rot(self, name: str) -> None:
         """Its bytes are no longer what was written."""
-        self.saves[name].sound = False
+        one = self.saves[name]
+        one.sound, one.rotten_at = False, one.rotten_at or self._time.now
         self._note("rotten", name)
 
     def away(self, seconds: float) -> None:

@@ -23,6 +23,8 @@ TIMEOUT = (
 RESET = "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error"
 
 
+ROTTEN = "~"
+"""Ends the state of an attempt that has loaded other bytes than were sealed."""
 BEAT_S = 2.0
 """Agents beat so often; a phase that is over before the next beat is told by nobody but the reporter."""
 
@@ -251,6 +253,9 @@ class Training:
         self._go_on(one, self.job.load_s, lambda: self._begin_steps(one))
 
     def _begin_steps(self, one: Attempt) -> None:
+        save = self._store.saves.get(one.checkpoint)
+        if save is not None and not save.sound:
+            one.state = f"{save.state}{ROTTEN}"
         share = self.job.batch // self._layout.dp
         for name, ranks in one.alive.items():
             for rank in ranks:

@@ -120,10 +120,10 @@ class SimWorld:
 
     # --- running ----------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Start a controller."""
+    def begin(self, *, again: bool = False) -> None:
+        """Start a controller; `again`: in the place of one that died."""
         self._lives_begun += 1
-        life = Life(self, self._lives_begun)
+        life = Life(self, self._lives_begun, again=again)
         self.lives.append(life)
         life.start()
 
@@ -151,7 +151,7 @@ class SimWorld:
         if life.code is not None:
             self.code = life.code
         elif again:
-            self.time.after(self.given.restart_s, self.begin)
+            self.time.after(self.given.restart_s, lambda: self.begin(again=True))
 
     # --- between the controller and the world -----------------------------------------------------------------------
 
