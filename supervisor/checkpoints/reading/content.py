@@ -123,7 +123,8 @@ class ContentReader:
             found.add("UNREADABLE", job.name, error.strerror or str(error))
             return FileRead(job.name, None, found.all())
         try:
-            xxh3 = self._mapped(descriptor, job, hand, found, progress) if job.is_sum_only else None
+            fit = job.is_sum_only and hand.mapping is not None and mapped.is_in_memory(descriptor, job.stamp.size)
+            xxh3 = self._mapped(descriptor, job, hand, found, progress) if fit else None
             if xxh3 is None:
                 xxh3 = self._through(descriptor, job, hand.buffer, found, progress)
             if stamp_of(os.fstat(descriptor)) != job.stamp:

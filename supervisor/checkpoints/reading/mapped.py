@@ -1,9 +1,9 @@
 """Sums of mapped files, in processes of their own.
 
-Reading copies every byte before it can be summed, and the copy costs more than the sum: a file that is mapped is summed
-half as fast again as it can be read (measured from page cache, one core: 28 GB/s beside 19 for a plain read, and 14 for a
-read with the sum). But a mapped file that is cut short, or whose disk fails, kills whoever touches it (SIGBUS). So it is
-done by a process that may die: then the file is read in the ordinary way, which gives an error that can be told.
+Reading copies every byte before it can be summed, and the copy costs more than the sum: a file that lies in memory is
+summed faster than it can be read (one core: 24 GB/s mapped beside 14 for a plain read, and 10 for a read with the sum).
+But a mapped file that is cut short, or whose disk fails, kills whoever touches it (SIGBUS). So it is done by a process
+that may die: then the file is read in the ordinary way, which gives an error that can be told.
 """
 
 from __future__ import annotations
@@ -22,6 +22,23 @@ from supervisor.checkpoints.reading.mapped_child import WINDOW
 
 WORTH_IT: Final = 256 << 20
 """Bytes from which on it is worth a process, which takes 30 ms to start."""
+
+
+PROBES: Final = 16
+"""Places of a file that are looked at to tell whether it lies in memory."""
+
+
+def is_in_memory(descriptor: int, size: int) -> bool:
+    """Does the page cache hold the file, as far as some places in it tell? Reads nothing from disk.
+
+    From disk a mapped file comes slower than one that is read: the kernel reads ahead of reads, and not so of faults.
+    """
+    try:
+        for probe in range(PROBES):
+            os.preadv(descriptor, [bytearray(1)], size * probe // PROBES, os.RWF_NOWAIT)
+    except (OSError, AttributeError):  # not in memory; or this file system, or this system, can't tell
+        return False
+    return True
 
 
 class MappedSums:
