@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import structlog
+
 from policies.facts import StepRow
-from supervisor.durable import create_whole
+from supervisor.durable import create_whole, show_whole
 from supervisor.rundir import RunDir
 from supervisor.step_rows import StepFile, read_rows
 
@@ -64,6 +66,14 @@ class RunFiles:
                 copy.write(log.read(TAIL_BYTES))
                 kept += 1
         return kept
+
+    def keep_seen(self, incident: int, document: Mapping[str, Any]) -> None:
+        """`incidents/NNNN/seen.json`."""
+        try:
+            os.makedirs(self._run.incident(incident), mode=0o700, exist_ok=True)
+            show_whole(self._run.incident(incident, "seen.json"), json.dumps(document).encode())
+        except OSError as error:
+            structlog.get_logger().warning("seen.json not written", incident=incident, why=str(error))
 
     def rows(self, attempt: int, after: int = 0) -> Iterator[StepRow]:
         """The step rows that were written of an attempt."""

@@ -25,6 +25,7 @@ from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
 from supervisor.telling.incident_facts import Known
+from supervisor.telling.seen import seen_of
 from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93
@@ -112,6 +113,7 @@ class Loop:
         ticked = tick(self.history, view, scene.layout, scene.rules, now, scene.lag_s)
         before = self.history
         self._write(list(ticked.entries), now)
+        self._freeze(before, view, now)
         self._follow(before)
         for action in ticked.actions:
             scene.effects.perform(action, self.history)
@@ -150,6 +152,13 @@ class Loop:
             self.scene.look_again("store")
         elif attempt is not None and attempt.closed_at and before.attempt and not before.attempt.closed_at:
             self.scene.look_again("store")
+
+    def _freeze(self, before: History, view: View, now: float) -> None:
+        """What is to be seen when the evidence of an incident is in: soon after, its attempt is stopped."""
+        incident, was = self.history.incident, before.incident
+        if incident is None or incident.times.evidence is None or (was is not None and was.times.evidence is not None):
+            return
+        self.scene.files.keep_seen(incident.number, seen_of(view, now))
 
     def _record(self) -> None:
         """The incident's record, once what was decided is under way: nobody waits for it, the ranks wait for the rest."""

@@ -162,6 +162,10 @@ class AttemptFiles(Protocol):
         """Copy what there is into the incident's folder; how many ranks' logs were kept."""
         ...
 
+    def keep_seen(self, incident: int, document: Mapping[str, Any]) -> None:
+        """Write what was to be seen into the incident's folder; a disk that is full loses it and nothing else."""
+        ...
+
     def rows(self, attempt: int, after: int = 0) -> Iterable[StepRow]:
         """The step rows that were written of an attempt, above `after`."""
         ...

@@ -151,6 +151,10 @@ def _seen(incident: Incident, known: Known) -> list[_Entry]:
     if diagnosis:
         share = f" (category {clean(diagnosis.category, 64)}, confidence {diagnosis.confidence:.2f})"
         more.append((f"Suspect: {names(diagnosis.suspects)}" if diagnosis.suspects else "No suspect") + f"{share}.")
+        if diagnosis.inferred and diagnosis.why:
+            more.append(f"Inferred: {sentence(diagnosis.why)}")
+        if diagnosis.restart_ok is False:
+            more.append("A restart on the same nodes and data is not expected to help.")
         if diagnosis.data:
             lowest, many = diagnosis.data
             more.append(f"Being read: samples {number(lowest)} to {number(lowest + many - 1)}.")

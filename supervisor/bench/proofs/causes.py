@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -22,9 +23,7 @@ from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
 from supervisor.errors import UserError
 
-SHAPE = Shape(
-    tp=1, pp=1, dp=4, ranks_per_node=1, spares=1, steps=200, save_every=50, warm=True, extra=("--step-seconds", "0.1")
-)
+SHAPE = Shape(tp=1, pp=1, dp=4, ranks_per_node=1, spares=0, steps=200, save_every=50, extra=("--step-seconds", "0.1"))
 """Four ranks on four nodes: one can stand apart from a majority."""
 RUNS = 20
 KERNEL = "{root}/kernel-%N.log"
@@ -139,7 +138,19 @@ def _wrong(kind: Kind, run: RealRun, rank: int, incident: Incident) -> str:
         return f"{diagnosis.category}, not {kind.category}: {first.text}"
     if diagnosis.suspects != ((node,) if kind.suspected else ()):
         return f"suspects {diagnosis.suspects}"
-    return ""
+    return _not_kept(run, incident.number)
+
+
+def _not_kept(run: RealRun, number: int) -> str:
+    """What of the evidence is missing: the ends of all logs, and what was to be seen."""
+    try:
+        with open(run.run.incident(number, "seen.json"), "rb") as file:
+            seen = json.load(file)
+    except (OSError, ValueError) as error:
+        return f"seen.json: {error}"
+    logs = len(os.listdir(run.run.incident(number, "evidence", "logs")))
+    nodes_seen = len(seen["nodes"] or ())
+    return "" if (logs, nodes_seen) == (SHAPE.world, SHAPE.world) else f"{logs} logs and {nodes_seen} nodes were kept"
 
 
 def main(argv: list[str]) -> int:
