@@ -215,3 +215,14 @@ def test_limits_grow_with_the_file():
     assert limits_for(100).memory == (1 << 30) + 1400
     assert limits_for(248 << 20).memory > 4 << 30
     assert sys.maxsize > limits_for(1 << 40).memory
+
+
+@pytest.mark.parametrize(
+    "noted",
+    ["{", "[]", "\ud800", json.dumps({"w": {"saved_offsets": [0, 0]}}), json.dumps({"w": {"saved_offsets": []}})],
+)
+def test_hostile_shards_of_safetensors_are_broken(tmp_path, noted):
+    entry = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    header = json.dumps({"w": entry, "__metadata__": {"DCP_SHARDING_INFO": noted}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    judged(tmp_path, "BAD_INDEX")

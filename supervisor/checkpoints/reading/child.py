@@ -11,7 +11,10 @@ import json
 import os
 import resource
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from supervisor.checkpoints.reading.describe import Described
 
 NO_MEMORY_EXIT = 41
 
@@ -32,12 +35,15 @@ def main(folder: str, memory: int, cpu_s: int) -> int:
     from supervisor.checkpoints.reading.describe import describe  # noqa: PLC0415 - the limits stand first
 
     try:
-        described = describe(folder)
+        _tell(describe(folder))
     except OSError as error:
         _emit({"unreadable": [os.path.basename(str(error.filename or "")), error.strerror or str(error)]}, [])
-        return 0
     except MemoryError:
         return NO_MEMORY_EXIT
+    return 0
+
+
+def _tell(described: Described) -> None:
     layout = described.layout
     files = sorted(layout.files.items())
     header = {
@@ -54,7 +60,6 @@ def main(folder: str, memory: int, cpu_s: int) -> int:
     }
     columns = [column for _, e in files for column in (e.starts, e.lengths, e.payloads, e.items)]
     _emit(header, columns)
-    return 0
 
 
 def _emit(header: dict[str, Any], columns: list[Any]) -> None:

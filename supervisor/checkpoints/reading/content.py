@@ -88,10 +88,12 @@ class ContentReader:
         Raises CancelledError when the throttle was cancelled.
         """
         ordered = sorted(jobs, key=lambda job: (-job.stamp.size, job.name))
+        # Under a limit of speed the small steps of ordinary reads are kinder to whoever shares the disk.
         large = sum(job.stamp.size for job in jobs if job.is_sum_only) >= mapped.WORTH_IT
+        mapping = large and self._local and not self._throttle.limited
         # Buffers outlive files: a fresh megabyte a file costs page faults that show.
         hands: queue.SimpleQueue[_Hand] = queue.SimpleQueue()
-        made = [_Hand(mapping=large and self._local) for _ in range(min(threads, len(jobs)))]
+        made = [_Hand(mapping=mapping) for _ in range(min(threads, len(jobs)))]
         for hand in made:
             hands.put(hand)
 

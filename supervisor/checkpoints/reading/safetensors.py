@@ -48,14 +48,13 @@ def describe(names: list[str], read: Read, found: Collected) -> Layout:
         files = _of_index(files, read, found)
     for name in files:
         try:
-            header = _header(read, name)
+            header, base = _header(read, name)
+            _take(name, header, base, layout, position, boxes, found)
         except FileNotFoundError:
             layout.files[name] = Extents()
             continue
         except BadHeaderError as error:
             found.add("BAD_INDEX", name, str(error))
-            continue
-        _take(name, header, layout, position, boxes, found)
     layout.names = list(position)
     for name, parts in boxes.items():
         tensor = layout.tensors[name]
@@ -68,7 +67,7 @@ def describe(names: list[str], read: Read, found: Collected) -> Layout:
     return layout
 
 
-def _json(data: bytes, what: str) -> dict[str, Any]:
+def _json(data: bytes | str, what: str) -> dict[str, Any]:
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
@@ -97,7 +96,8 @@ def _of_index(files: list[str], read: Read, found: Collected) -> list[str]:
     return sorted(set(weights.values()))
 
 
-def _header(read: Read, name: str) -> dict[str, Any]:
+def _header(read: Read, name: str) -> tuple[dict[str, Any], int]:
+    """A file's header, and where its data begins."""
     head = read(name, 0, 8)
     size = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
     if not 2 <= size <= HEADER_MAX:
@@ -105,21 +105,19 @@ def _header(read: Read, name: str) -> dict[str, Any]:
     data = read(name, 8, size)
     if len(data) != size:
         raise BadHeaderError("its header is cut short")
-    header = _json(data, "its header")
-    header[""] = 8 + size
-    return header
+    return _json(data, "its header"), 8 + size
 
 
 def _take(
     name: str,
     header: dict[str, Any],
+    base: int,
     layout: Layout,
     position: dict[str, int],
     boxes: dict[str, list[tiles.Box]],
     found: Collected,
 ) -> None:
     """One file: extents, and for each tensor the box that lies here."""
-    base = header.pop("")
     sharding = _sharding(header.pop("__metadata__", None))
     rows = []
     for key, entry in header.items():
@@ -128,9 +126,13 @@ def _take(
             found.add("BAD_INDEX", name, f"the entry of {key[:80]!r} is not what it must be")
             continue
         dtype, shape, start, end = row
-        rows.append((start, end, position.setdefault(key, len(position))))
         offset = sharding.get(key)
-        if key in layout.tensors and offset is None:
+        before = layout.tensors.get(key)
+        if len(shape) != len(shape if offset is None else offset) or (before and len(before.shape) != len(shape)):
+            found.add("BAD_INDEX", name, f"{key[:80]!r} has another number of dimensions elsewhere")
+            continue
+        rows.append((start, end, position.setdefault(key, len(position))))
+        if before is not None and offset is None:
             found.add("COVER_OVERLAP", key, f"it is in {name} and in another file")
         box = ((0,) * len(shape) if offset is None else offset, shape)
         boxes.setdefault(key, []).append(box)
@@ -157,7 +159,7 @@ def _sharding(about: Any) -> dict[str, tuple[int, ...]]:
     """Where each tensor's shard begins, as torch's DCP writer notes it."""
     if not isinstance(about, dict) or not isinstance(about.get(_SHARDING), str):
         return {}
-    noted = _json(about[_SHARDING].encode(), "its sharding")
+    noted = _json(about[_SHARDING], "its sharding")
     offsets = {key: _sizes(part.get("saved_offsets")) for key, part in noted.items() if isinstance(part, dict)}
     return {key: offset for key, offset in offsets.items() if offset is not None}
 

@@ -21,6 +21,11 @@ class Throttle:
         self._free_at = clock()
         self._cancelled = threading.Event()
 
+    @property
+    def limited(self) -> bool:
+        """Is there a limit?"""
+        return self._rate is not None
+
     def cancel(self) -> None:
         """Let nobody read on."""
         self._cancelled.set()
