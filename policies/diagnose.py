@@ -186,6 +186,7 @@ def _judged(case: Case, attempt: Attempt, exits: Sequence[RankExit], trouble: Tr
         verdict = replace(verdict, first=first, category=first.category if first else "hang.unknown", suspects=())
     if first is None:
         return Diagnosis()
+    inferred = verdict.evidence == "inference"
     beside = [c for c in verdict.support if c.role == "root" and not surely_before(first, c)]
     same = tuple(dict.fromkeys(c.rank for c in (first, *beside)))
     confidence = _CONFIDENCE[verdict.confidence] if len(same) == 1 else 0.5
@@ -195,10 +196,10 @@ def _judged(case: Case, attempt: Attempt, exits: Sequence[RankExit], trouble: Tr
         category=verdict.category,
         confidence=confidence,
         cascade=verdict.cascade.removeprefix("Then: ").rstrip("."),
-        fault=None if stalled else _fault(first, verdict.category, exits),
+        fault=None if stalled or inferred else _fault(first, verdict.category, exits),
         why=verdict.why,
         restart_ok=verdict.restart_ok,
-        inferred=verdict.evidence == "inference",
+        inferred=inferred,
     )
 
 
