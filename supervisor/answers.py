@@ -51,7 +51,7 @@ def not_before(request: Request, history: History, view: View) -> float | None:
 
     Whether a node may be a spare and a save restored is not known to a controller that has just come, or sees nothing.
     """
-    if request.what != "choose" or request.id in history.requests:
+    if request.id in history.requests or not (request.what == "choose" or request.keep_nodes):
         return None
     if view.nodes is UNKNOWN or view.checkpoints is UNKNOWN:
         return inf
@@ -77,7 +77,7 @@ def judge(request: Request, history: History, view: View, now: float) -> Reply:
                 return _yes(request, "the run was paused already")
             return _yes(request, "paused: it watches, seals and tells; it starts and stops nothing", _pause(request))
         case "resume":
-            return _resume(request, history)
+            return _resume(request, history, view)
         case "halt":
             return _halt(request, history)
         case "stop":
@@ -118,10 +118,9 @@ def _choose(request: Request, history: History, view: View, now: float) -> Reply
         if request.checkpoint not in usable:
             shown = ", ".join(usable[-4:]) or "none"
             return _no(request, f"checkpoint {request.checkpoint} is not a completed one. Completed: {shown}", 2)
+    if stranger := _stranger((*request.spares, *request.keep_nodes), view):
+        return _no(request, stranger, 2)
     nodes = EMPTY if view.nodes is UNKNOWN else view.nodes
-    for node in (*request.spares, *request.keep_nodes):
-        if node not in nodes:
-            return _no(request, f"{node} is no node of this run. Nodes: {', '.join(sorted(nodes)[:8])} ...", 2)
     slots = history.attempt.slots if history.attempt else ()
     for node in request.spares:
         why = spares.why_not(nodes[node], slots, history.barred(now))
@@ -137,18 +136,31 @@ def _choose(request: Request, history: History, view: View, now: float) -> Reply
     return _yes(request, "the plan is made again", Chosen(choice, request.who))
 
 
-def _resume(request: Request, history: History) -> Reply:
+def _resume(request: Request, history: History, view: View) -> Reply:
     if history.halted is None and not history.paused:
         return _no(request, "the run is neither halted nor paused")
     if history.halted is not None and not request.why.strip():
         return _no(request, 'lifting a halt takes a reason: --because "..."', 2)
     if history.halted is None and request.skip_samples:
         return _no(request, f"samples are left out of a halted run, or by a plan: relight plan {history.run}", 2)
+    if history.halted is None and request.keep_nodes:
+        return _no(request, f"a node is kept by a halted run, or by a plan: relight plan {history.run}", 2)
+    if stranger := _stranger(request.keep_nodes, view):
+        return _no(request, stranger, 2)
     what = "the halt is lifted" if history.halted is not None else "no longer paused"
     skip = merge(request.skip_samples)
     if skip:
         what += f"; left out from here on: {spans_text(skip)}"
-    return _yes(request, what, Resumed(request.who, request.why, skip))
+    if request.keep_nodes:
+        what += f"; not barred for this incident: {', '.join(request.keep_nodes)}"
+    return _yes(request, what, Resumed(request.who, request.why, skip, request.keep_nodes))
+
+
+def _stranger(named: tuple[str, ...], view: View) -> str | None:
+    """The first of these that is no node of the run, said to the one who named it."""
+    nodes = EMPTY if view.nodes is UNKNOWN else view.nodes
+    wrong = next((node for node in named if node not in nodes), None)
+    return f"{wrong} is no node of this run. Nodes: {', '.join(sorted(nodes)[:8])} ..." if wrong else None
 
 
 def _halt(request: Request, history: History) -> Reply:

@@ -201,7 +201,8 @@ def fold(history: History, stamped: Stamped) -> History:
             return replace(history, paused=True)
         case Resumed():
             skip = merge(history.choice.skip_samples, entry.skip_samples)
-            choice = replace(history.choice, skip_samples=skip)
+            kept = tuple(dict.fromkeys((*history.choice.keep_nodes, *entry.keep_nodes)))
+            choice = replace(history.choice, skip_samples=skip, keep_nodes=kept)
             told = frozenset(
                 key for key in history.told if not key.startswith("plan:")
             )  # what is open now is told again

@@ -180,9 +180,9 @@ def second_controller() -> Do:
     return lambda world: world.second_controller()
 
 
-def person(what: What, why: str = "") -> Do:
-    """The person on call asks for something."""
-    return lambda world: world.desk.file(what, why=why)
+def person(what: What, why: str = "", keep: tuple[str, ...] = ()) -> Do:
+    """The person on call asks for something; `keep`: nodes that are not to be barred."""
+    return lambda world: world.desk.file(what, why=why, keep_nodes=keep)
 
 
 def stranger_speaks() -> Do:

@@ -120,6 +120,7 @@ class Resumed:
     who: str
     because: str
     skip_samples: Spans = ()
+    keep_nodes: tuple[str, ...] = ()
     kind: Literal["resumed"] = "resumed"
 
 

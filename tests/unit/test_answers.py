@@ -200,3 +200,16 @@ def test_a_choice_waits_for_agents_and_for_sight() -> None:
     scene.node("n3", agent=False)
     assert not_before(request, scene.history, scene.view) == scene.history.epoch_began_at + 15.0
     assert not_before(replace(request, what="pause"), scene.history, scene.view) is None
+
+
+def test_a_halted_run_is_resumed_with_a_node_kept() -> None:
+    scene = training()
+    ask = Request(ID, "resume", "li", 1.0, why="cable reseated", keep_nodes=("n1",))
+    assert judge(ask, scene.history, scene.view, 2.0).answer.exit == 4
+    halted = replace(scene.history, halted=Halted(1.0, Reason.NO_SPARE, "", ""))
+    assert judge(replace(ask, keep_nodes=("n9",)), halted, scene.view, 2.0).answer.exit == 2
+    assert not_before(ask, halted, replace(scene.view, nodes=UNKNOWN)) == float("inf")
+    reply = judge(ask, halted, scene.view, 2.0)
+    assert "not barred for this incident: n1" in reply.answer.text
+    scene.say(*reply.entries)
+    assert scene.history.choice.keep_nodes == ("n1",)

@@ -29,7 +29,7 @@ def ask(scene: Scene, what: str, **more: object) -> int:
     """A person's request; its exit code."""
     reply = judge(Request(ID, what, "li", scene.now, **more), scene.history, scene.view, scene.now)  # type: ignore[arg-type]
     scene.say(*reply.entries)
-    scene.history = replace(scene.history, requests=frozenset())
+    scene.history = replace(scene.history, requests={})
     return reply.answer.exit
 
 

@@ -84,9 +84,10 @@ class SimDesk:
             return  # another plan, another notice
         self.file("approve", digest=seen)
 
-    def file(self, what: What, *, digest: str = "", why: str = "") -> None:
+    def file(self, what: What, *, digest: str = "", why: str = "", keep_nodes: tuple[str, ...] = ()) -> None:
         """File a request."""
-        self._file(Request(self._id(), what, self.person.name, self.time.now, digest=digest, why=why))
+        name, now = self.person.name, self.time.now
+        self._file(Request(self._id(), what, name, now, digest=digest, why=why, keep_nodes=keep_nodes))
 
     def _file(self, request: Request) -> None:
         self.waiting.append(request)
