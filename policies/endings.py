@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from policies.clues import Case, Clue, Verdict
+from policies.inferring import TIMED_OUT
 from policies.ordering import best_evidence, cascade, minimal, surely_before
+
+STOPPING: Final = frozenset({"launcher-stops", "step-stops", "launch-failed-elsewhere", "srun-terminated"})
+"""Words of those who stop processes and of those who are stopped: part of a cancellation, whoever writes first of it."""
 
 
 def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
@@ -47,10 +52,11 @@ def weakest(
 ) -> Verdict:
     """Nothing names a cause and nobody is singled out: the first bad end, or nothing."""
     victims = {c.rank for c in live if c.role == "cascade" and c.rank is not None}
-    exits = [c for c in roots if not (c.rank is not None and c.rank in victims and c.code in (None, 1, -6, -15))]
-    pool = (
-        [c for c in exits if c.code not in (-6, -15)] or exits or list(roots) or [c for c in live if c.kind == "killed"]
-    )
+    exits = [c for c in roots if not _of_a_victim(c, victims) and not _swept(c, live)]
+    pool = [c for c in exits if c.code not in (-6, -15)] or exits
+    if not pool and not any(c.kind in TIMED_OUT for c in live):
+        # Where collectives timed out, and all that ended are their victims, no end of a process is the cause.
+        pool = [c for c in roots if not _swept(c, live)] or [c for c in live if c.kind == "killed"]
     earliest = minimal(pool)
     if earliest and any(c.kind != "cancelled-by" for c in earliest):
         first = min((c for c in earliest if c.kind != "cancelled-by"), key=best_evidence)
@@ -64,7 +70,11 @@ def weakest(
             why="No line names a cause; this is the earliest end of a process that was not ended by another's.",
             support=tuple(earliest[1:4]),
         )
-    fallen = [c for c in live if c.role == "root" and c.kind != "cancelled-by"]
+    fallen = [
+        c
+        for c in live
+        if c.role == "root" and c.kind != "cancelled-by" and not (_of_a_victim(c, victims) or _swept(c, live))
+    ]
     if fallen:  # it was survived, and is still the best that there is
         first = min(fallen, key=best_evidence)
         if case.completed is False or any(c.role == "cascade" for c in live):
@@ -72,8 +82,7 @@ def weakest(
     stopped = [c for c in live if c.kind in ("cancelled", "cancelled-by")]
     hurt = [c for c in live if c.role == "cascade"]
     stopped.sort(key=lambda c: c.kind != "cancelled")
-    # A signal that reaches the launcher is part of being stopped, whoever writes first of it.
-    if stopped and not any(surely_before(c, stopped[0]) for c in hurt if c.kind != "launcher-stops"):
+    if stopped and not any(surely_before(c, stopped[0]) for c in hurt if c.kind not in STOPPING):
         if case.idle_s is not None:
             return Verdict(
                 failed=True,
@@ -129,6 +138,18 @@ def weakest(
             why="The accounting says that it failed; these logs do not say why.",
         )
     return _no_word(case)
+
+
+def _of_a_victim(end: Clue, victims: Collection[int]) -> bool:
+    """Is this the end of a process that said before that it waited for others, as such processes end?"""
+    return end.rank is not None and end.rank in victims and end.code in (None, 1, -6, -15)
+
+
+def _swept(end: Clue, live: Sequence[Clue]) -> bool:
+    """Was this process killed because Slurm had ended the step before, by the order of the lines? KillWait later comes SIGKILL."""
+    return end.kind == "srun-sigkill" and any(
+        c.kind in ("cancelled", "preempted", "time-limit") and c.file == end.file and c.line < end.line for c in live
+    )
 
 
 def _no_word(case: Case) -> Verdict:

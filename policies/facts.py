@@ -111,6 +111,7 @@ class Finding:
     restart: bool = True  # may a plain restart help
     peer: str | None = None  # the node that it speaks of, where that is another
     seq: int | None = None  # the collective that it waited in
+    op: str = ""  # its kind, as NCCL names it: ALLREDUCE
     source: str = "log"  # log, kernel, or health
 
 

@@ -75,6 +75,7 @@ def clue(found: Finding, slots: Collection[str], shown: AttemptView | None) -> C
         survived=late is not None and _went_on(shown, late),
         speaker=_speaker(found.rank, found.node),
         seq=found.seq,
+        op=found.op,
     )
 
 

@@ -11,6 +11,9 @@ from policies.clues import Clue
 LOCAL_DISKS: Final = frozenset({"disk-error", "disk-read-only", "disk-lost"})
 """What a kernel says of a disk of its own machine."""
 
+LINKS: Final = frozenset({"link-down", "link-flap"})
+"""What a kernel says of a link of its own machine that was lost."""
+
 _LOCAL_PATH: Final = re.compile(
     r"['\" (:=](/tmp|/var|/run|/dev/shm|/local\w*|/lscratch|/scratch[-_]?local|/scratch/local|/nvme\w*|/ssd\w*|/raid"
     r"|/mnt/(nvme|local|ssd|resource|ephemeral|scratch_local)\w*|/opt/dlami/nvme|/job_?tmp|/root)(/|['\")\s:,]|$)"
@@ -53,6 +56,20 @@ def same_event(one: Clue, other: Clue) -> bool:
     if one.rank is not None and other.rank is not None:
         return False
     return abs(one.line - other.line) <= 6 and (one.node == other.node or None in (one.node, other.node))
+
+
+def still_down(causes: Sequence[Clue], live: Iterable[Clue]) -> list[Clue]:
+    """Without links that came up again and stayed so, where another one did not."""
+    up: dict[str, int] = {}
+    for clue in live:
+        if clue.kind == "link-up":
+            up[clue.file] = max(up.get(clue.file, 0), clue.line)
+    down = [c for c in causes if c.kind in LINKS]
+    last = {c.file: c.line for c in sorted(down, key=lambda c: c.line)}
+    back = {file for file, line in last.items() if up.get(file, 0) > line}
+    if not back or all(c.file in back for c in down):
+        return list(causes)
+    return [c for c in causes if c.kind not in LINKS or c.file not in back]
 
 
 def best_evidence(clue: Clue) -> tuple[object, ...]:

@@ -13,7 +13,16 @@ from typing import Final
 
 from policies.clues import Case, Clue, Verdict
 from policies.endings import finished, weakest
-from policies.ordering import LOCAL_DISKS, best_evidence, cascade, is_local, minimal, same_event, surely_before
+from policies.ordering import (
+    LOCAL_DISKS,
+    best_evidence,
+    cascade,
+    is_local,
+    minimal,
+    same_event,
+    still_down,
+    surely_before,
+)
 from policies.silence import infer
 
 GPU_SYMPTOMS: Final = frozenset(
@@ -21,7 +30,7 @@ GPU_SYMPTOMS: Final = frozenset(
 )
 """Kinds that another fault of the same node explains: the program saw the device fail, the driver says why."""
 
-NODES_LOST: Final = frozenset({"node-failure", "node-lost"})
+NODES_LOST: Final = frozenset({"node-failure", "node-lost", "node-unanswering"})
 """Kinds by which a scheduler or a launcher gives a machine up."""
 
 SHADOWS: Final = frozenset({"xid-stopped"})
@@ -53,7 +62,8 @@ def judge(case: Case) -> Verdict:
     if done := finished(case, strong):
         return done
     ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind not in NODES_LOST]
-    causes = [clue for clue in strong if clue not in ended]
+    ended.sort(key=best_evidence)
+    causes = still_down([clue for clue in strong if clue not in ended], live)
     if ended and not _before(causes, ended[0]) and not _hung_before(live, ended[0]):
         return _scheduler(ended[0], live)
     if causes:
@@ -244,8 +254,9 @@ def _suspects(case: Case, first: Clue, category: str, peers: Sequence[Clue]) -> 
         return ()
     together = [first.node]
     for clue in peers:
-        if clue.node and clue.node not in together and not _apart(first, clue):
-            together.append(clue.node)
+        node = clue.peer if clue.blames == "peer" and clue.peer else clue.node
+        if node and node not in together and not _apart(first, clue):
+            together.append(node)
     return tuple(sorted(together)) if len(together) <= MANY_NODES else ()
 
 

@@ -215,6 +215,7 @@ class Follower:
             "restart": match.restart,
             "peer": match.peer,
             "seq": match.seq,
+            "op": match.op,
         }
 
     def _lost(self, followed: _Followed, what: str, wall: float, monotonic: float) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
 from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
 from supervisor.evidence.labels import read_label
-from supervisor.evidence.names import numbers
+from supervisor.evidence.names import expand, numbers
 from supervisor.evidence.places import Block, Places, bus_of
 from supervisor.evidence.placing import resolve
 from supervisor.evidence.reading import FileReading, Raw
@@ -39,6 +40,9 @@ _FRAMES: Final = (
         re.compile(r"utils/data|/data(sets?|loader|_utils)?/|data(set|loader)\w*\.py|indexed_dataset|tokeniz|collat"),
     ),
 )
+
+NAMED: Final = 8
+"""Nodes of one line that are told apart."""
 
 _FRAMEWORK: Final = re.compile(
     r"site-packages/(deepspeed|megatron|transformer_engine|apex|colossalai|fairscale|nemo/core|lightning_fabric|torchtitan/distributed"
@@ -97,9 +101,11 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
             code = int(raw.groups["code"][:6])
             category = _EXITS.get(code, category)
         peer = places.host(raw.groups.get("peer")) if raw.groups.get("peer") else None
-        if peer is None and raw.row.blames == "peer" and raw.groups.get("node"):
-            peer = raw.groups["node"]
+        named = _named(raw, places)
+        if peer is None and named:
+            peer = named[0]
         foreign = raw.row.kind.startswith("xid-") and _foreign(raw.groups.get("pid"), node, places)
+        foreign = foreign or (bool(named) and places.listed and places.host(named[0]) is None)
         seq = raw.groups.get("seq", "")
         found.append(
             Clue(
@@ -126,7 +132,19 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
                 frames=_frames(raw.around) if raw.row.role == "root" else "",
             )
         )
+        found += [replace(found[-1], peer=other) for other in named[1:NAMED]]
     return found
+
+
+def _named(raw: Raw, places: Places) -> list[str]:
+    """The nodes that a line on others speaks of, as Slurm lists them; those of this job, where some are."""
+    if raw.row.blames != "peer" or not raw.groups.get("node"):
+        return []
+    names = (
+        expand(raw.groups["node"]) if "[" in raw.groups["node"] or "," in raw.groups["node"] else [raw.groups["node"]]
+    )
+    ours = [node for name in names if (node := places.host(name)) is not None]
+    return ours or names
 
 
 def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[int | None, str | None]:
@@ -138,7 +156,7 @@ def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[
     elif "ranks" in groups and (named := re.match(r"\d{1,7}", groups["ranks"].strip())):
         rank = int(named[0])
         node = places.node(rank)
-    if raw.row.blames == "reporter" and groups.get("node"):
+    if raw.row.blames == "reporter" and groups.get("node") and "[" not in groups["node"]:
         node = places.host(groups["node"]) or groups["node"]
     if rank is None and "pci" in groups and node is not None:
         rank = places.rank_of_bus.get((node, bus_of(groups["pci"]) or ""))

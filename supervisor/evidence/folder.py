@@ -14,6 +14,7 @@ from supervisor.errors import UserError
 from supervisor.evidence.analyser import Analyser, AnalyserError
 from supervisor.evidence.casefile import assemble
 from supervisor.evidence.files import walk
+from supervisor.evidence.jobs import without_other_jobs
 from supervisor.evidence.names import expand
 from supervisor.evidence.places import Places
 from supervisor.evidence.placing import resolve
@@ -73,7 +74,7 @@ def diagnose_folder(
     recorded = dumps(folder, names)
     logs = sorted(set(names) - {*recorded.json, *recorded.pickles})
     marks = MARKS if len(logs) < MANY_FILES else FEW_MARKS
-    readings = [reader.read(os.path.join(folder, name), name, marks) for name in logs]
+    readings = without_other_jobs([reader.read(os.path.join(folder, name), name, marks) for name in logs])
     places = _given(readings, layout or {})
     case = assemble(readings, places)
     told, notes = _recorded(folder, recorded, analyser)

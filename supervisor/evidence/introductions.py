@@ -22,7 +22,10 @@ def introduced(places: Places, readings: Sequence[FileReading]) -> None:
     for reading in readings:
         told = {}
         for raw in reading.raws:
-            if raw.row.kind == "layout-rank" and (rank := _small(raw.groups.get("rank"))) is not None:
+            if (
+                raw.row.kind in ("layout-rank", "layout-process")
+                and (rank := _small(raw.groups.get("rank"))) is not None
+            ):
                 told[rank] = places.host(raw.groups.get("host")) or raw.groups.get("host", "")
         for rank, node in told.items():
             if places.slot(node) is not None:
@@ -32,6 +35,20 @@ def introduced(places: Places, readings: Sequence[FileReading]) -> None:
             places.rank_of_file.setdefault(reading.name, rank)
             if places.slot(node) is not None:
                 places.node_of_file.setdefault(reading.name, node)
+
+
+def hosts_told(readings: Sequence[FileReading], spoken_in: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Files whose head says on which host they are written: one host, and no other one speaks in them."""
+    homes = {}
+    for reading in readings:
+        told = {
+            raw.groups.get("node") or raw.groups.get("host") or ""
+            for raw in reading.raws
+            if raw.row.kind in ("layout-host", "layout-process")
+        } - {""}
+        if len(told) == 1 and set(spoken_in.get(reading.name, ())) <= told:
+            homes[reading.name] = told.pop()
+    return homes
 
 
 def _small(text: str | None) -> int | None:

@@ -29,6 +29,8 @@ _RANK: Final = (
     re.compile(r"^\s*Rank (\d{1,6})\b"),
     re.compile(r"\b[Rr]ank (\d{1,6}): "),
     re.compile(r"\bon rank (\d{1,6})\b"),
+    re.compile(r"\boperation \w+ from rank (\d{1,6})\b"),
+    re.compile(r"\(R(?:ANK|ank) (\d{1,6})\)|\bGLOBAL_RANK[=:] ?(\d{1,6})\b"),
     re.compile(r"(?:\[\d{1,5}|@\d{1,5}),(?:mpirank:)?(\d{1,6})(?:,[\w-]+)?\]<std(?:err|out)>:"),
 )
 _LOCAL: Final = (
@@ -45,6 +47,12 @@ _KERNEL: Final = re.compile(
 )
 _PDSH: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): ")
 _PDSH_RANK: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): +(?:\[rank|\[20\d\d-|rank[ =:])", re.IGNORECASE)
+_CONSOLE: Final = re.compile(
+    r"^<([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?> |^\[([A-Za-z][\w-]*\d)(?:\.[\w.-]+)?\] (?=\[? *\d+\.\d|20\d\d-|\w{3} \w{3} )"
+    r"|^<\d{1,3}>1 20\S{8,30} ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? "
+)
+"""What stands before the lines of a machine's console, and in those of a collector of logs (RFC 5424)."""
+
 _POD: Final = re.compile(r"^\[pod/([A-Za-z][\w-]{0,62})/[\w-]+\] |^\[\d{1,5},mpirank:\d{1,6},([\w-]{1,63})\]<std")
 _HOST: Final = re.compile(
     r"\brank[ =:]{1,2}\d{1,6}\b.{0,48}?(?<!to )\b(?:host(?:name)?|node(?:_?name)?)[\"']?[=:] ?[\"']?([A-Za-z][\w-]{0,62})\b",
@@ -120,7 +128,7 @@ def read_label(line: str) -> Label:
     low = head.lower()
     # Most lines carry one label at most: what can't be there is not searched for.
     ranked = "rank" in low or "]<std" in low
-    rank = next((int(m[1]) for form in _RANK if (m := form.search(head))), None) if ranked else None
+    rank = next((int(m[m.lastindex or 1]) for form in _RANK if (m := form.search(head))), None) if ranked else None
     local = (
         next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None) if ranked or "[default" in low else None
     )
@@ -138,9 +146,9 @@ def read_label(line: str) -> Label:
     elif (
         (m := _KERNEL.search(head))
         or ((m := _PDSH.match(head)) and any(c.isdigit() for c in m[1]))
-        or (m := _PDSH_RANK.match(head) or _POD.match(head))
+        or (m := _PDSH_RANK.match(head) or _POD.match(head) or _CONSOLE.match(head))
     ):
-        node = m[1] or m[2]
+        node = m[m.lastindex or 1]
     return Label(rank, local, task, _node(node), pid, ip)
 
 

@@ -13,7 +13,8 @@ _RANK_FILE: Final = re.compile(
 )
 _HOST_NAME: Final = re.compile(r"[A-Za-z][A-Za-z]*[A-Za-z0-9-]*\d+")
 _NO_HOST: Final = re.compile(
-    r"^(rank|task|log|output|out|err|slurm|job|node|main|train|part|attempt|cycle|app|worker|step|stderr|stdout|r)[._-]?\d*$",
+    r"^(rank|task|log|output|out|err|slurm|job|node|main|train|part|attempt|cycle|app|worker|step|stderr|stdout|r|v|run|exp|epoch|gpu"
+    r"|shard|restart|try|proc(ess)?|p|pid|pg|group|stage|phase|level|ckpt|test|eval|seed|cuda|nccl|local_?rank|global_?rank)[._-]?\d*$",
     re.IGNORECASE,
 )
 NODES: Final = 100_000
@@ -84,6 +85,9 @@ def file_node(name: str, nodes: frozenset[str]) -> str | None:
     return None
 
 
+PARTS: Final = 4
+"""Parts of a file's name, as dots divide it, in which a host is looked for."""
+
 _LOCAL_FILE: Final = re.compile(r"(?:^|/)attempt_\d{1,4}/(\d{1,3})/(?:stdout|stderr)\.log$")
 _NUMBERED: Final = re.compile(r"^(\d{1,6})(?:\.(?:log|out|err|txt|stdout|stderr|gz))+$")
 
@@ -109,8 +113,17 @@ def numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def stem_node(name: str) -> str | None:
-    """A file that is called after a host: `om-2.log`, `slurm-1457443-dgx-021.out`, `trace-qz-n03.txt`."""
-    parts = re.split(r"([-._])", os.path.basename(name).split(".")[0])
+    """A file that is called after a host: `om-2.log`, `slurm-1457443-dgx-021.out`, `dmesg.qz-n03.txt`."""
+    for part in os.path.basename(name).split(".")[:PARTS]:
+        node, words = _host_in(part)
+        if node is not None or not words:
+            return node
+    return None
+
+
+def _host_in(part: str) -> tuple[str | None, bool]:
+    """The host that a part of a file's name is called after, or None; were there only words that say what the file is?"""
+    parts = re.split(r"([-._])", part)
     words, seps = parts[::2], parts[1::2]
     while words and _WORDS.fullmatch(words[0]):
         words, seps = words[1:], seps[1:]
@@ -118,5 +131,6 @@ def stem_node(name: str) -> str | None:
         words, seps = words[:-1], seps[:-1]
     stem = "".join(w + s for w, s in zip(words, [*seps, ""], strict=False))
     if not _HOST_NAME.fullmatch(stem) or _NO_HOST.match(stem) or len(stem) > 63:
-        return None
-    return None if re.search(r"\d{5,}$", stem) else stem  # the number of a job, not of a host
+        return None, not stem
+    # Five digits and more are the number of a job, unless they are filled up with zeros: nid002118.
+    return (None if re.search(r"\d{5,}$", stem) and not re.search(r"[A-Za-z]0\d+$", stem) else stem), False

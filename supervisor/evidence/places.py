@@ -32,6 +32,7 @@ class Places:
     per_node: int | None = None
     tasks_are_nodes: bool = False
     whole: bool = False  # `nodes` are all nodes of the job, in the order of their ranks
+    listed: bool = False  # a list of the job's nodes was given or found: what is not on it is not of this job
     node_of_rank: dict[int, str] = field(default_factory=dict)  # told outright, beside the layout
     by_pid: dict[tuple[str | None, int], tuple[int | None, int | None]] = field(default_factory=dict)  # -> rank, local
     node_of_pid: dict[int, str | None] = field(default_factory=dict)

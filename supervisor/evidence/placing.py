@@ -10,12 +10,14 @@ from supervisor.evidence.introductions import (
     addresses,
     devices,
     folders_of_nodes,
+    hosts_told,
     introduced,
     launched,
     number,
     reported,
     world_info,
 )
+from supervisor.evidence.jobs import told_job
 from supervisor.evidence.names import expand, file_node, file_rank, natural, numbered, numbers, stem_node
 from supervisor.evidence.places import Block, Places
 from supervisor.evidence.reading import FileReading, Raw
@@ -85,20 +87,27 @@ def resolve(
                 spoken_in[reading.name][name] += 1
                 if raw.label.pid is not None and raw.label.local is not None:
                     locals_of[name, raw.label.pid] = raw.label.local
+    homes = hosts_told(readings, spoken_in)
+    for name, home in homes.items():
+        spoken[home] += 1
+        spoken_in[name][home] += 1
     labelled = set(spoken)
     for block in places.blocks:
         spoken[block.node] += 1
         spoken_in[block.file][block.node] += 1
-    mentioned = {n for r in readings for raw in r.raws if (n := _peer_node(raw))}
+    mentioned = {n for r in readings for raw in r.raws for n in _peer_nodes(raw)}
     heard = frozenset({*spoken, *mentioned, *(nodes or ())})
-    every = {s for r in readings if (s := stem_node(r.name))}
-    stems = {s for r in readings if file_node(r.name, heard) is None and (s := stem_node(r.name))}
+    every = {s for r in readings if r.name not in homes and (s := stem_node(r.name))}
+    stems = {
+        s for r in readings if r.name not in homes and file_node(r.name, heard) is None and (s := stem_node(r.name))
+    }
     stems |= folders_of_nodes(readings) if not (heard or stems) else set()
     named = set(spoken) | mentioned | (stems if len(every) > 1 or not spoken else set())
     places.nodes = tuple(nodes or sorted(named, key=natural))
     # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
+    places.listed = bool(nodes)
     places.whole = bool(nodes) or len(spoken) > 1 or len(stems) > 1 or (bool(labelled) and not mentioned - labelled)
-    _files(places, readings, spoken_in)
+    _files(places, readings, spoken_in, homes)
     addresses(places, readings)
     _sizes(places, readings, each, locals_of)
     introduced(places, readings)
@@ -113,35 +122,31 @@ def _labelled(reading: FileReading) -> Iterable[Raw]:
     return (raw for raw in reading.raws if raw.label.node)
 
 
-def _peer_node(raw: Raw) -> str | None:
-    if raw.row.kind in (
-        "node-failure",
-        "launch-timeout",
-        "srun-killed",
-        "srun-sigkill",
-        "srun-exited",
-        "srun-terminated",
-    ):
-        name = raw.groups.get("node")
-        return name if name and "[" not in name else None
+def _peer_nodes(raw: Raw) -> list[str]:
+    """The job's nodes that a line of Slurm's names. What it says of a node alone, and of no job, is of any node of the cluster."""
+    if raw.row.kind.startswith("srun-") or raw.row.kind in ("node-failure", "launch-timeout"):
+        ours = raw.row.kind != "node-failure" or "srun" in raw.text or told_job(raw.text) is not None
+        return expand(raw.groups.get("node", "")) if ours else []
     if raw.row.kind == "launch-failed-elsewhere" and (m := re.search(r"failed on node ([\w-]+)", raw.text)):
-        return m[1]
+        return [m[1]]
     if raw.row.kind == "cancelled" and (m := re.search(r" ON ([A-Za-z][\w-]*)", raw.text)):
-        return m[1]
-    return None
+        return [m[1]]
+    return []
 
 
-def _files(places: Places, readings: Sequence[FileReading], spoken_in: dict[str, Counter[str]]) -> None:
+def _files(
+    places: Places, readings: Sequence[FileReading], spoken_in: dict[str, Counter[str]], homes: dict[str, str]
+) -> None:
     """Files of one host: by their name; by who speaks in them, when there are such files of several hosts."""
     known = frozenset(places.nodes)
     places.rank_of_file.update(numbered(reading.name for reading in readings))
     launched(places, readings)
     lone = {next(iter(names)) for names in spoken_in.values() if len(names) == 1}
     for reading in readings:
+        node = homes.get(reading.name) or file_node(reading.name, known)
         rank = file_rank(reading.name)
-        if rank is not None:
-            places.rank_of_file[reading.name] = rank
-        node = file_node(reading.name, known)
+        if rank is not None and (node is None or file_rank(node) != rank):
+            places.rank_of_file[reading.name] = rank  # the number of a host (trainer-worker-1) is that of no rank
         heard = [name for name in spoken_in[reading.name] if name in known]
         if node is None and len(heard) == 1 and len(lone) > 1:
             node = heard[0]
@@ -169,6 +174,7 @@ def _sizes(
                 if slot and (block.rank - block.local) % slot == 0 and block.rank > block.local:
                     each = (block.rank - block.local) // slot
                     break
+    each = each or _each_by_speakers(readings, places)
     if each is None and seen and places.whole and places.nodes and seen % len(places.nodes) == 0:
         each = seen // len(places.nodes)
     if each is None and set(locals_of.values()) == set(range(max(locals_of.values(), default=0) + 1)):
@@ -184,6 +190,18 @@ def _sizes(
         places.world = each * len(places.nodes)
     places.world = places.world or seen
     places.tasks_are_nodes = _tasks_are_nodes(places, readings)
+
+
+def _each_by_speakers(readings: Sequence[FileReading], places: Places) -> int | None:
+    """What speakers say that tell their rank, their device and their host: rank 16 with device 0 on the third host."""
+    told: dict[str, set[int]] = defaultdict(set)
+    for reading in readings:
+        for raw in reading.raws:
+            rank, local, slot = raw.label.rank, raw.label.local, places.slot(raw.label.node)
+            if rank is not None and local is not None and slot and rank > local and (rank - local) % slot == 0:
+                told[str(raw.label.node)].add((rank - local) // slot)
+    sizes = set().union(*told.values()) if len(told) > 1 else set()
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _processes_per_node(readings: Sequence[FileReading], places: Places) -> int | None:

@@ -92,6 +92,9 @@ class FileReading:
     problem: str = ""
 
 
+_PLACES: Final = ("layout-nccl", "layout-address", "layout-rank", "layout-process", "layout-alias")
+"""Kinds that every speaker says once, and of which each counts."""
+
 _NOT_FINITE: Final = re.compile(
     r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)|grad[_ ]norm['\"]?\s*[:=]\s*['\"]?[-+]?nan", re.IGNORECASE
 )
@@ -245,7 +248,7 @@ class _Work:
             self.full[row] = True
             return
         told = signature.role == "root" or (signature.role == "cascade" and signature.grade >= 2)
-        told = told or signature.kind in ("layout-nccl", "layout-address", "layout-rank", "layout-alias")
+        told = told or signature.kind in _PLACES
         if told:
             self.met.add((row, data[start : start + SPEAKER]))
         if self.kept[row] >= KEPT[signature.role] and (told or signature.role in ("cascade", "benign")):

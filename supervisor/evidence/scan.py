@@ -44,6 +44,7 @@ class Match:
     pid: int | None = None  # the process that the line names, where it names one
     peer: str | None = None  # the node that it speaks of
     seq: int | None = None  # the collective that it waited in
+    op: str = ""  # its kind, as NCCL names it: ALLREDUCE
 
 
 def uncoloured(text: str) -> str:
@@ -129,4 +130,16 @@ def _match(line: str, rows: Sequence[Signature]) -> Match | None:
     said = {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
     pid, seq = (int(said[name]) if said.get(name, "").isdecimal() else None for name in ("pid", "seq"))
     text = line.strip()[:TEXT]
-    return Match(row.kind, row.role, row.category, row.blames, text, row.grade, row.restart, pid, said.get("peer"), seq)
+    return Match(
+        row.kind,
+        row.role,
+        row.category,
+        row.blames,
+        text,
+        row.grade,
+        row.restart,
+        pid,
+        said.get("peer"),
+        seq,
+        said.get("op", ""),
+    )

@@ -90,6 +90,15 @@ def _afternoon(hms: str, half: str | None) -> float:
     return 43200.0 * ((half.upper() == "PM") - (hour == 12))
 
 
+def _epoch(m: re.Match[str]) -> Stamp | None:
+    return Stamp(int(m[1]) + float("0." + (m[2] or "0")), True, True, bool(m[2]))
+
+
+_EPOCH: Final = re.compile(
+    r"^(?:\[[^\]]{1,40}\]:?|\d{1,6}: |\S{1,40}: ?)?(?:\[|libfabric:\d{1,10}:)(1[5-9]\d{8})(?:\.(\d{3,9})\]|::)"
+)
+"""Seconds since 1970, as UCX and libfabric write them before their lines."""
+
 _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
 """What all forms have in common; looked for first, because most of a line is no time."""
 
@@ -113,7 +122,8 @@ def read_stamp(line: str) -> Stamp | None:
     for _ in range(4):
         clock = _CLOCK.search(line, begin, HEAD)
         if clock is None:
-            return None
+            match = _EPOCH.match(line) if not begin else None
+            return None if match is None else _epoch(match)
         begin = clock.end()
         near = line[max(0, clock.start() - 28) : begin + 24]
         for form, value in _FORMS:

@@ -38,9 +38,11 @@ def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks
         times.sort()
     out = []
     ends = {c.file: c.line for c in clues if c.kind == "finished"}
+    words = sorted((c for c in clues if c.kind in ("node-back", "node-failure")), key=lambda c: c.line)
     over = {(c.file, c.line) for c in clues if c.kind == "recovered"}
     for clue in clues:
         survived = clue.survived or _recovered(clue, over) or _started_anew(clue, lines.get(clue.file, []), ends)
+        survived = survived or (clue.kind == "node-unanswering" and _answers_again(clue, words))
         if clue.role != "benign" and not clue.category.startswith("scheduler."):
             own = lines.get(clue.file, [])
             survived = survived or len(own) - bisect_right(own, clue.line) >= 2
@@ -62,6 +64,12 @@ def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
     if not clue.category.startswith(("storage.", "data")) or clue.role != "root":
         return False
     return any((clue.file, clue.line + behind) in over for behind in range(1, RECOVERY))
+
+
+def _answers_again(clue: Clue, words: Sequence[Clue]) -> bool:
+    """Is the next word of the same log on a node that did not answer that it does, and not that it was given up?"""
+    later = [c for c in words if c.file == clue.file and c.line > clue.line and c.peer == clue.peer]
+    return bool(later) and later[0].kind == "node-back"
 
 
 def _started_anew(clue: Clue, steps: Sequence[int], ends: Mapping[str, int]) -> bool:

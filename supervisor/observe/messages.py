@@ -170,4 +170,5 @@ def finding(raw: object, node: str, offset: float, bound: float) -> Finding | No
         restart=raw.get("restart") is not False,
         peer=text(raw.get("peer"), 256),
         seq=count(raw.get("seq")),
+        op=text(raw.get("op"), 64) or "",
     )

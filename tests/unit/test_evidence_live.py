@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from policies import livecase
 from supervisor.agent.follow import Follower
 from supervisor.evidence.tail import Kmsg, Tail, follow, read_record
+from supervisor.observe.messages import finding as read_finding
 
 
 @pytest.fixture
@@ -52,6 +54,17 @@ def test_a_ranks_own_words(run, follower):
         2,
     )
     assert look(follower) == ()
+
+
+def test_the_collective_that_a_rank_waited_in_reaches_the_case(run, follower):
+    (run / "attempts" / "0003" / "logs" / "rank_00002.log").write_text(
+        "[rank2]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=19, OpType=BROADCAST, NumelIn=4)\n"
+    )
+    (told,) = look(follower)
+    found = read_finding(json.loads(json.dumps(told)), "n1", 0.0, 0.0)
+    assert found is not None
+    clue = livecase.clue(found, ("n1",), None)
+    assert (clue.seq, clue.op) == (19, "BROADCAST")
 
 
 @pytest.mark.parametrize(
