@@ -1,0 +1,178 @@
+"""What Slurm's commands print, read strictly. Pure: the texts go in, rows come out, and a line that isn't one raises.
+
+Formats are those that are the same from 22.05 to 26.05. A field that people can fill (a reason, a step's name) stands
+last in its line, so that whatever is written there can't move the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from slurm import hostlist
+from slurm.states import Phase, phase
+
+JOB_FORMAT: Final = "%A|%T|%S|%N|%B|%r"
+"""For `squeue -h -o`: id, state, start, nodes, batch host, reason."""
+
+STEP_FORMAT: Final = "StepID:|,StepState:|,Nodes:|,StepName:|"
+"""For `squeue -s -h -O`. With `:|` and no width nothing is cut (a name of 120 letters was tried)."""
+
+NODE_FORMAT: Final = "NodeList:|,StateComplete:|,Reason:|"
+"""For `sinfo -h -N -O`."""
+
+_STEP_ID = re.compile(r"[\d_+]+\.(?:[\d+]+|batch|extern|interactive|TBD)")
+_PORT = re.compile(r"(?:^| )Port=(\d{1,5})(?: |$)")
+_ADDRESS = re.compile(r"(?:^| )NodeAddr=(\S+)")
+_SWITCH = re.compile(r"SwitchName=(\S+) Level=0 .*?Nodes=(\S+)")
+_TASKS = re.compile(
+    r"srun: error: ([^\s:]+): tasks? ([\d,-]+): "
+    r"(?:Exited with exit code \d+|Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception"
+    r"|Illegal instruction|Hangup|Interrupt|Quit|Broken pipe|User defined signal [12]|CPU time limit exceeded"
+    r"|Out Of Memory|Trace/breakpoint trap|Alarm clock|Bad system call|Unknown signal \d+|Real-time signal \d+)"
+    r"(?: \(core dumped\))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job. `state` is Slurm's word; `nodes` are those that it holds now, in Slurm's order.
+
+    `start` is when it began (UTC, as Slurm writes it): a job that is requeued keeps its id and gets another start.
+    """
+
+    id: str
+    state: str
+    phase: Phase
+    start: str
+    nodes: tuple[str, ...]
+    batch_host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStep:
+    """One step as Slurm lists it; `id` as `scancel` takes it. `nodes` stays the same until the whole step is over."""
+
+    id: str
+    state: str
+    phase: Phase
+    nodes: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """One node as Slurm lists it."""
+
+    name: str
+    state: str
+    reason: str
+
+
+def job(text: str, number: str) -> JobRow | None:
+    """The row of one job from `squeue -o JOB_FORMAT`; None when it is not among the lines. Raises ValueError."""
+    for line in _lines(text):
+        one, state, start, nodes, batch_host, reason = _fields(line, 6)
+        if one == number:
+            return JobRow(
+                one, state, phase(state), _word(start), hostlist.expand(nodes), _word(batch_host), _word(reason)
+            )
+    return None
+
+
+def steps(text: str) -> tuple[ListedStep, ...]:
+    """Rows of `squeue -s -O STEP_FORMAT`. Raises ValueError."""
+    found = []
+    for line in _lines(text):
+        one, state, nodes, name = _fields(line, 4)
+        if not _STEP_ID.fullmatch(one):
+            raise ValueError(f"not a step: {line[:200]!r}")
+        found.append(ListedStep(one, state, phase(state), hostlist.expand(nodes), _unended(name)))
+    return tuple(found)
+
+
+def nodes(text: str) -> dict[str, ListedNode]:
+    """Rows of `sinfo -N -O NODE_FORMAT` by name; a node of several partitions comes once. Raises ValueError."""
+    found = {}
+    for line in _lines(text):
+        names, state, reason = _fields(line, 3)
+        for name in hostlist.expand(names):
+            found[name] = ListedNode(name, state, _word(_unended(reason)))
+    return found
+
+
+def address(text: str) -> tuple[str, int] | None:
+    """Where the slurmd of a node listens, from `scontrol -o show node`; None where it is not said."""
+    host, port = _ADDRESS.search(text), _PORT.search(text)
+    if host is None or port is None or not 0 < int(port[1]) < 65536:
+        return None
+    return host[1], int(port[1])
+
+
+def switches(text: str) -> dict[str, str]:
+    """Leaf switch of each node, from `scontrol -o show topology`. Raises ValueError."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _SWITCH.search(line)
+        if match:
+            found |= dict.fromkeys(hostlist.expand(match[2]), match[1])
+    return found
+
+
+def ended_nodes(said: str, hosts: Sequence[str]) -> frozenset[str]:
+    """Nodes of which srun has said that every task on them ended badly. Task i of the step is on `hosts[i]`.
+
+    A line counts only where each of its tasks is on one of its nodes; whoever is not named may still run. Of tasks that
+    ended with 0 srun says nothing.
+    """
+    left: dict[str, set[int]] = {}
+    for task, host in enumerate(hosts):
+        left.setdefault(host, set()).add(task)
+    everything: Mapping[str, frozenset[int]] = {host: frozenset(tasks) for host, tasks in left.items()}
+    for line in said.splitlines():
+        match = _TASKS.fullmatch(line)
+        if match is None:
+            continue
+        try:
+            names = hostlist.expand(match[1])
+            tasks = {int(number) for number in hostlist.expand(f"[{match[2]}]")}
+        except ValueError:
+            continue
+        if tasks <= frozenset().union(*(everything.get(name, frozenset()) for name in names)):
+            for name in names:
+                left.get(name, set()).difference_update(tasks)
+    return frozenset(host for host, tasks in left.items() if not tasks)
+
+
+def first_error(said: str) -> str | None:
+    """The first thing that srun itself had to complain about, without its prefix: the nearest to the cause."""
+    marks = ("srun: error: ", "slurmstepd: error: ")
+    for line in said.splitlines():
+        for mark in marks:
+            if line.startswith(mark):
+                return line.removeprefix(mark)
+    return None
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _fields(line: str, count: int) -> list[str]:
+    fields = line.split("|", count - 1)
+    if len(fields) != count or not all(field.strip() for field in fields[:2]):
+        raise ValueError(f"not {count} fields: {line[:200]!r}")
+    return [field.strip() for field in fields]
+
+
+def _unended(field: str) -> str:
+    """Without the bar that ends the last field of `-O`."""
+    return field.removesuffix("|").strip()
+
+
+def _word(field: str) -> str:
+    """Slurm writes "none", "n/a" and "(null)" where there is nothing."""
+    return "" if field.lower() in {"none", "n/a", "(null)"} else field
