@@ -88,6 +88,8 @@ def _suspects(diagnosis: Diagnosis | None, trouble: Trouble, rules: Rules, histo
         return ToBar(nodes, "the node does not answer while others do")
     if diagnosis and diagnosis.suspects and _is_hardware(diagnosis) and fault in EVIDENCED:
         return ToBar(diagnosis.suspects, f"evidence of {diagnosis.category}")
+    if fault is FaultClass.STALL and diagnosis and diagnosis.inferred and not diagnosis.suspects:
+        return ToBar((), "what its rank was doing explains the stall, not its machine")
     if fault is FaultClass.STALL:
         return _odd_one_out(trouble, history)
     if fault in TWICE:

@@ -126,6 +126,14 @@ def test_the_odd_one_out_in_a_stall_is_barred() -> None:
     assert to_bar(None, trouble(FaultClass.STALL, "n1"), RULES, history(slots=("n0", "n1")), NOW).nodes == ()
 
 
+def test_a_stall_that_a_ranks_own_code_explains_bars_nobody() -> None:
+    """It sits in its own sleep, or somebody has stopped its process: another machine would not help."""
+    stall = trouble(FaultClass.STALL, "n001")
+    explained = Diagnosis((finding("n001"),), category="software.user", inferred=True)
+    assert to_bar(explained, stall, RULES, history(), NOW).nodes == ()
+    assert to_bar(replace(explained, inferred=False), stall, RULES, history(), NOW).nodes == ("n001",)
+
+
 @pytest.mark.parametrize("fault", [FaultClass.SAVE_STUCK, FaultClass.ACCEPTANCE, FaultClass.PROBATION])
 def test_other_classes_point_at_no_node(fault: FaultClass) -> None:
     assert to_bar(None, trouble(fault, "n1"), RULES, history(), NOW) == ToBar((), f"{fault} points at no node")
