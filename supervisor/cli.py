@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "interval": ("supervisor.commands.interval", "How often to save."),
     "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),
     "verify": ("supervisor.commands.verify", "Is a checkpoint whole? Any Megatron or DCP directory, down to the last byte."),
+    "checkpoints": ("supervisor.commands.checkpoints", "What a checkpoint must hold, and what one holds."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
     "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),

@@ -55,6 +55,12 @@ BROKEN: Final[Mapping[str, str]] = {
     "NEGATIVE_MOMENT": "a second moment below zero among the sampled elements",
     "DENORMAL": "most sampled elements of a weight are denormal",
     "EMPTY": "there is no data beside the metadata",
+    "SPEC_MISSING": "the spec names it, and the save does not hold it",
+    "SPEC_UNEXPECTED": "the save holds it, and the spec does not name it",
+    "SPEC_DTYPE": "a tensor has another dtype than the spec gives",
+    "SPEC_SHAPE": "a tensor has another shape than the spec gives",
+    "SPEC_COVERAGE": "weights, masters and moments do not hold the same elements",
+    "SPEC_DIFFERS": "a setting has another value than the spec gives",
 }
 NOT_YET: Final[Mapping[str, str]] = {
     "NO_METADATA": "the framework has not finished the save",
@@ -77,6 +83,8 @@ NOTES: Final[Mapping[str, str]] = {
     "COUNTERS": "counters could not be read",
     "OTHER_FILE": "a file that is no part of the format",
     "LEFTOVER": "a temporary file of a sidecar",
+    "SPEC_UNSAID": "a setting that the spec gives, and of which the save says nothing",
+    "BASELINE": "the spec was taken from a save, not from the configuration",
 }
 MEANING: Final[Mapping[str, str]] = {**BROKEN, **NOT_YET, **NOTES}
 
