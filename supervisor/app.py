@@ -46,7 +46,15 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     """Real adapters for a local cluster. Raises UserError."""
     cluster = LocalCluster(run.root, settings.nodes)
     root = settings.checkpoints.dir or run.path("checkpoints")
-    store = PosixStore(root, settings.shape().world, time.time, settle_s=LOCAL_SETTLE_S)
+    reading = settings.checkpoints
+    store = PosixStore(
+        root,
+        settings.shape().world,
+        time.time,
+        settle_s=LOCAL_SETTLE_S,
+        threads=reading.read_threads or None,
+        rate=reading.read_mb_s * 1e6 or None,
+    )
     cluster.boot()
     return Parts(run, settings, rules, cluster, store)
 

@@ -57,9 +57,14 @@ class ClusterSettings(_Section):
 
 
 class CheckpointSettings(_Section):
-    """Where saves are. Empty: `checkpoints/` in the run directory."""
+    """Where saves are; empty: `checkpoints/` in the run directory. How fast they are read to be sealed, while training runs.
+
+    `read_mb_s`: MB (10^6 bytes) a second at most; 0: as fast as it goes. `read_threads`: 0: two a core, at most 16.
+    """
 
     dir: str = ""
+    read_mb_s: Annotated[float, Field(ge=0, le=10_000_000)] = 0
+    read_threads: Annotated[int, Field(ge=0, le=256)] = 0
 
 
 class NotifySettings(_Section):

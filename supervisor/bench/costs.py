@@ -19,6 +19,7 @@ import xxhash
 
 from policies.facts import CheckpointPhase, FaultClass, History, RankExit
 from policies.rules import Rules
+from supervisor.bench import fake_saves
 from supervisor.bench.long_run import LAYOUT, long_run, view_of
 from supervisor.checkpoints.store import PosixStore
 from supervisor.fold import fold_all
@@ -116,14 +117,21 @@ def measure_seal(folder: str, megabytes: int = 256, ranks: int = 8, repeats: int
 def _write_save(store: PosixStore, block: bytes, blocks: int, ranks: int) -> str:
     """What `ranks` ranks would leave, each a shard of `blocks` x 1 MiB. The shards differ, so no sum is that of another."""
     path = os.path.join(store.save_dir(1), "iter_0000040")
+    size = blocks << 20
+    fake_saves.write(
+        path,
+        [
+            fake_saves.Chunk(
+                "w", "uint8", (ranks * size,), (r * size,), (size,), f"__{r}_0.distcp", (block[r:] + block[:r]) * blocks
+            )
+            for r in range(ranks)
+        ],
+    )
     os.makedirs(os.path.join(path, "relight"))
     for rank in range(ranks):
         name = f"__{rank}_0.distcp"
-        with open(os.path.join(path, name), "wb") as file:
-            file.write(rank.to_bytes(8, "little"))
-            file.writelines(block for _ in range(blocks))
-            file.flush()
-            os.fsync(file.fileno())
+        file = os.open(os.path.join(path, name), os.O_RDONLY)
+        os.fsync(file)  # what is still on its way to the disk would be paid for by whoever reads next
         sidecar: dict[str, object] = {
             "schema": 1,
             "rank": rank,
@@ -135,11 +143,10 @@ def _write_save(store: PosixStore, block: bytes, blocks: int, ranks: int) -> str
             "updates": 40,
         }
         sidecar |= {"skipped": 0, "lr": 1e-3, "digest": f"{rank:032x}", "next": [320, 8, "abc"], "data_version": "v1"}
-        sidecar |= {"attempt": 1, "files": {name: (blocks << 20) + 8}, "wall": 1.0}
+        sidecar |= {"attempt": 1, "files": {name: os.fstat(file).st_size}, "wall": 1.0}
+        os.close(file)
         with open(os.path.join(path, "relight", f"rank_{rank:05d}.json"), "w", encoding="utf-8") as text:
             json.dump(sidecar, text)
-    with open(os.path.join(path, ".metadata"), "wb") as file:
-        file.write(b"\x80\x04N.")  # a pickle of None: a seal looks at how it ends and never loads it
     return path
 
 

@@ -23,8 +23,12 @@ class Framework:
     at: float | None = None
 
 
-def framework_done(save: str) -> Framework:
-    """Look at the markers in the folder `save`. Raises OSError when they can't be seen."""
+def framework_done(save: str, now: float, settle_s: float) -> Framework:
+    """Look at the markers in the folder `save`. Raises OSError when they can't be seen.
+
+    `now` in wall seconds. A metadata.json that has been torn for `settle_s` seconds is one whose writer is dead: its 63
+    bytes take no time, and they can be repaired, so it holds up nothing.
+    """
     path = os.path.join(save, ".metadata")
     try:
         descriptor = open_regular(path)
@@ -41,8 +45,9 @@ def framework_done(save: str) -> Framework:
             return Framework(done=False, why=".metadata is cut short", at=at)
     if _newer_temporary(save, found.st_mtime_ns):
         return Framework(done=False, why=".metadata.tmp is newer than .metadata: it is being written again", at=at)
-    if not _parses(os.path.join(save, "metadata.json")):
-        return Framework(done=False, why="metadata.json does not parse", at=at)
+    torn_at = _torn_at(os.path.join(save, "metadata.json"))
+    if torn_at is not None and now - torn_at < settle_s:
+        return Framework(done=False, why="metadata.json does not parse yet", at=at)
     return Framework(done=True, why=".metadata is whole", at=at)
 
 
@@ -53,10 +58,13 @@ def _newer_temporary(save: str, mtime_ns: int) -> bool:
         return False
 
 
-def _parses(path: str) -> bool:
+def _torn_at(path: str) -> float | None:
+    """When a metadata.json that does not parse was last written, wall seconds; None when it is absent or parses."""
     try:
-        return isinstance(json.loads(read_bounded(path, _JSON_LIMIT)), dict)
+        written = os.lstat(path).st_mtime
+        json.loads(read_bounded(path, _JSON_LIMIT))
     except FileNotFoundError:
-        return True
+        return None
     except (ValueError, RecursionError):
-        return False
+        return written
+    return None

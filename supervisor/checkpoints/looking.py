@@ -91,7 +91,7 @@ class Looker:
                 return plain(save, phase, *self._reasons(save, mark))
         if "COMMITTED" in marks:
             return self._look_at_committed(save)
-        framework = framework_done(self._tree.save(save))
+        framework = framework_done(self._tree.save(save), self._clock(), self._settle_s)
         phase = CheckpointPhase.FRAMEWORK_DONE if framework.done else CheckpointPhase.IN_PROGRESS
         reasons = () if framework.done else (framework.why,)
         return CheckpointState(str(save), save.attempt, save.step, phase, framework.at, reasons=reasons)
@@ -105,7 +105,7 @@ class Looker:
         # One listing, no stat a file: a scan costs the same for 8 shards and for 5,120.
         gone = sorted(set(manifest.files) - set(posix.names_in(self._tree.save(save))))
         phase = CheckpointPhase.COMPLETED
-        reasons: tuple[str, ...] = ()
+        reasons = tuple(f"{name} is written in the view, not in the data" for name in manifest.repairs)
         if gone:
             young = self._clock() - committed.completed_at < self._settle_s
             phase = CheckpointPhase.NOT_YET if young else CheckpointPhase.BROKEN

@@ -18,6 +18,9 @@ from supervisor.checkpoints.tree import SaveId, Tree
 MANIFEST_LIMIT = 64 << 20
 """Bytes. 5,120 ranks and as many files make about 2 MB."""
 RECORD_LIMIT = 1 << 20
+METADATA_JSON = "metadata.json"
+LATE = frozenset({METADATA_JSON, "integrity.json"})
+"""Megatron writes these after `.metadata`, so they may come after the seal; no loader takes state from them."""
 
 Sum = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -62,8 +65,19 @@ class CountersEntry(_Model):
     data_version: Text
 
 
+class StateEntry(_Model):
+    """What the save's own state says of it. `counters`: of iteration, samples, dropped, updates, skipped, lr what is known."""
+
+    format: Text
+    save_id: Text | None
+    counters: dict[Text, int | float]
+
+
 class Manifest(_Model):
-    """manifest.json. `limited`: no sidecars; the framework's markers, sizes and sums are all that was checked."""
+    """manifest.json. `limited`: no sidecars; what the save proves of itself is all that was checked.
+
+    `repairs`: files that are written in the view and not in the data, with their whole content.
+    """
 
     schema_: Literal[1] = Field(alias="schema", default=1)
     id: str
@@ -79,12 +93,20 @@ class Manifest(_Model):
     limited: bool
     checks: dict[str, str]
     archive: Any = None
+    state: StateEntry | None = None
+    repairs: dict[FileName, Text] = Field(default_factory=dict)
 
     def same_save(self, other: Manifest) -> bool:
         """Do both describe the same content? When each was written does not matter."""
-        # An archive copy and the wording of the checks may differ between two versions of relight.
-        ignored = {"completed_at", "checks", "archive"}
-        return self.model_dump(exclude=ignored) == other.model_dump(exclude=ignored)
+        # An archive copy, the wording of the checks and what is told of the state may differ between two versions of
+        # relight. What the framework writes last may have come between two sealers.
+        ignored = {"completed_at", "checks", "archive", "state", "repairs", "files", "bytes"}
+        shared = self.files.keys() & other.files.keys()
+        return (
+            self.model_dump(exclude=ignored) == other.model_dump(exclude=ignored)
+            and (self.files.keys() ^ other.files.keys()) <= LATE
+            and all(self.files[name] == other.files[name] for name in shared)
+        )
 
 
 class Outcome(_Model):

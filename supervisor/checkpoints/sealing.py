@@ -1,4 +1,4 @@
-"""From a save that the framework has finished to a verdict: structure, content, manifest, outcome.
+"""From a save that the framework has finished to a verdict: sidecars, structure, content, manifest, outcome.
 
 Nothing here overwrites: the manifest and the outcome are created exclusively, so any number of processes may seal the
 same save at once, or one after the other was killed, and all end with what the first of them has put down.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from supervisor.checkpoints import posix
+from supervisor.checkpoints import ledgers, posix
 from supervisor.checkpoints.framework import Framework, framework_done
 from supervisor.checkpoints.manifest import (
     MANIFEST_LIMIT,
+    METADATA_JSON,
     CountersEntry,
     FileEntry,
     Manifest,
@@ -25,13 +26,18 @@ from supervisor.checkpoints.manifest import (
     parse_manifest,
     read_outcome,
 )
+from supervisor.checkpoints.reading.findings import Finding, Verdict, Weight
+from supervisor.checkpoints.reading.folder import Located
+from supervisor.checkpoints.reading.structure import ReaderFault
+from supervisor.checkpoints.reading.verifying import Options, Report, verify_save
 from supervisor.checkpoints.sidecars import Sidecar, disagreements, listed_files, read_sidecars
-from supervisor.checkpoints.sums import ChangedError, sum_files
 from supervisor.checkpoints.survey import Survey, refused_entry, survey
 from supervisor.checkpoints.tree import SaveId, Tree
 
 MARKS = ("ABANDONED", "BROKEN", "COMMITTED")
 _REASONS_KEPT = 20
+METADATA_JSON_TEXT = '{"sharded_backend": "torch_dist", "sharded_backend_version": 1}'
+"""What Megatron Core writes into metadata.json last of all, and what is written into the view where it has not."""
 
 
 class NotYetError(Exception):
@@ -51,7 +57,7 @@ class Terms:
     """What a verdict needs to know. `now` wall seconds.
 
     `settle_s`: a fault that is younger than this may be a lagging cache (NFS keeps names and sizes for up to 60 s) or a
-    sidecar on its way; it is "not yet" until then.
+    sidecar on its way; it is "not yet" until then. `rate`: bytes a second at most, over all `threads`.
     """
 
     world: int
@@ -59,6 +65,7 @@ class Terms:
     settle_s: float
     threads: int
     step: posix.Step = posix.no_step
+    rate: float | None = None
 
 
 def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
@@ -67,28 +74,54 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     Raises UnsoundError (broken), NotYetError, or OSError (can't be judged now).
     """
     _require_folder(path)
-    framework = framework_done(path)
+    framework = framework_done(path, terms.now, terms.settle_s)
     if not framework.done or framework.at is None:
         raise UnfinishedError(framework.why)
     seen = survey(path)
     sidecars, problems = read_sidecars(path, seen.sidecars, terms.threads)
     problems += structure(seen, sidecars, save, terms.world)
-    age = terms.now - framework.at
-    if problems and age < terms.settle_s:
-        raise NotYetError(*problems)
-    if problems:
-        raise UnsoundError(*problems)
-    if not sidecars and age < terms.settle_s:
-        raise NotYetError("no sidecar has been seen yet; without any, only sizes and sums can be sealed")
+    young = terms.now - framework.at < terms.settle_s
+    _refuse(problems, young=young)
+    if not sidecars and young:
+        raise NotYetError(
+            "no sidecar has been seen yet; without any, only what the save proves of itself can be sealed"
+        )
     terms.step("before content")
-    try:
-        sums = sum_files(path, seen.files, terms.threads)
-    except ChangedError as error:
-        raise NotYetError(str(error)) from None
+    report = _read(path, save, terms)
     terms.step("after content")
-    if survey(path) != seen:
+    if survey(path) != seen or report.look.files != seen.files:
         raise NotYetError("the folder changed while it was read")
-    return describe_save(save, seen, sums, sidecars, framework, terms=terms)
+    if report.verdict is Verdict.NOT_YET:
+        raise NotYetError(*reasons(report.findings, Weight.NOT_YET))
+    # What only lacks its metadata.json is whole; but the framework gets its time to write it.
+    if report.verdict is Verdict.BROKEN and (young or not report.repairable):
+        _refuse(reasons(report.findings, Weight.BROKEN), young=young)
+    manifest = describe_save(save, report, sidecars, framework, terms=terms)
+    _refuse(ledgers.apart_from_ranks(report.structure, manifest.counters), young=young)
+    return manifest
+
+
+def _read(path: str, save: SaveId, terms: Terms) -> Report:
+    """The whole check of its files, in one reading. Raises NotYetError for a fault of our own, OSError."""
+    try:
+        # What is young is told by the store's own clock, by whoever asked.
+        return verify_save(Located(path, save.step), Options(threads=terms.threads, rate=terms.rate, lag_s=0.0))
+    except ReaderFault as fault:
+        raise NotYetError(f"our own reader failed, which says nothing about the save: {fault}") from fault
+
+
+def _refuse(problems: Iterable[str], *, young: bool) -> None:
+    """Broken when there are problems; not yet when they are young. Raises UnsoundError, NotYetError."""
+    told = tuple(problems)
+    if told:
+        raise (NotYetError if young else UnsoundError)(*told)
+
+
+def reasons(findings: Iterable[Finding], weight: Weight) -> tuple[str, ...]:
+    """Findings of one weight as reasons: each its code, the file or tensor, and what is wrong with it."""
+    return tuple(
+        f"{f.code} {f.path}: {f.detail}" if f.path else f"{f.code}: {f.detail}" for f in findings if f.weight is weight
+    )
 
 
 def _require_folder(path: str) -> None:
@@ -116,17 +149,17 @@ def structure(seen: Survey, sidecars: Mapping[int, Sidecar], save: SaveId, world
 
 
 def describe_save(
-    save: SaveId,
-    seen: Survey,
-    sums: Mapping[str, str],
-    sidecars: Mapping[int, Sidecar],
-    framework: Framework,
-    *,
-    terms: Terms,
+    save: SaveId, report: Report, sidecars: Mapping[int, Sidecar], framework: Framework, *, terms: Terms
 ) -> Manifest:
     """The manifest of a save that has passed. Pure; the same save gives the same files, counters and ranks."""
     first = sidecars[0] if sidecars else None
     fields = ("step", "samples", "updates", "skipped", "lr", "data_version")
+    # A metadata.json to be repaired is no part of the data: whatever is there of it is replaced in the view.
+    files = {
+        name: FileEntry(size=stamp.size, xxh3=report.sums[name])
+        for name, stamp in sorted(report.look.files.items())
+        if not (report.repairable and name == METADATA_JSON)
+    }
     return Manifest(
         id=str(save),
         attempt=save.attempt,
@@ -134,21 +167,37 @@ def describe_save(
         world=terms.world,
         saved_at=framework.at or 0.0,
         completed_at=terms.now,
-        bytes=sum(stamp.size for stamp in seen.files.values()),
-        files={name: FileEntry(size=seen.files[name].size, xxh3=sums[name]) for name in sorted(seen.files)},
+        bytes=sum(entry.size for entry in files.values()),
+        files=files,
         counters=CountersEntry(**{name: getattr(first, name) for name in fields}) if first else None,
         ranks={
             str(rank): RankEntry(digest=s.digest, next=s.next, tp=s.tp, pp=s.pp, dp=s.dp)
             for rank, s in sorted(sidecars.items())
         },
         limited=not sidecars,
-        checks={
-            "framework": framework.why,
-            "sizes": f"{len(seen.files)} files" + (" as listed by the ranks" if sidecars else ""),
-            "content": "xxh3_128 of every file, read back",
-            "sidecars": f"{len(sidecars)} of {terms.world} agree" if sidecars else "none",
-        },
+        checks=_checks(report, sidecars, framework, terms.world),
+        state=ledgers.state_of(report.structure),
+        repairs={METADATA_JSON: METADATA_JSON_TEXT} if report.repairable else {},
     )
+
+
+def _checks(report: Report, sidecars: Mapping[int, Sidecar], framework: Framework, world: int) -> dict[str, str]:
+    """What was checked and what was not, in words for people."""
+    structure = report.structure
+    chunks = sum(tensor.chunks for tensor in structure.tensors.values())
+    first_read = (
+        "xxh3_128 of every file" if structure.transformed else "the check sum of every record, xxh3_128 of every file"
+    )
+    checks = {
+        "framework": framework.why,
+        "sizes": f"{len(report.look.files)} files" + (" as listed by the ranks" if sidecars else ""),
+        "structure": f"{structure.format}: {len(structure.tensors)} tensors, {chunks} chunks, {len(structure.objects)} objects",
+        "content": f"{first_read}, in one reading; samples of numbers",
+        "sidecars": f"{len(sidecars)} of {world} agree" if sidecars else "none",
+    }
+    unproved = "; ".join(found.detail for found in report.findings if found.code == "UNPROVED")
+    repaired = "; ".join(reasons(report.findings, Weight.BROKEN)) if report.repairable else ""
+    return checks | ({"unproved": unproved} if unproved else {}) | ({"repair": repaired} if repaired else {})
 
 
 def put_manifest(tree: Tree, manifest: Manifest, save: SaveId, step: posix.Step) -> str:

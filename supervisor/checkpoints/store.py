@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 from policies import retention
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix, publishing, sealing, views
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
-from supervisor.checkpoints.manifest import Outcome, UnsoundError, expected_of, read_outcome
+from supervisor.checkpoints.manifest import Manifest, Outcome, UnsoundError, expected_of, read_outcome
+from supervisor.checkpoints.reading.findings import Weight
+from supervisor.checkpoints.reading.structure import ReaderFault
 from supervisor.checkpoints.tree import SaveId, Tree
 from supervisor.errors import NotRestorable
 
@@ -34,6 +37,7 @@ class PosixStore:
     """One run's saves under `root`. `world` ranks write each; `clock` gives wall seconds.
 
     `settle_s` should be near 0 where the file system is local. `step` is called at each boundary of a change.
+    `rate`: bytes a second at most that seals read, all together, with `threads` threads each (None: no limit).
     Methods may be called from several threads and processes at once. Ids are `aNNNN-iNNNNNNN`; another text raises
     ValueError.
     """
@@ -46,6 +50,7 @@ class PosixStore:
         *,
         settle_s: float = SETTLE_S,
         threads: int | None = None,
+        rate: float | None = None,
         step: posix.Step = posix.no_step,
     ) -> None:
         self._tree = Tree(os.path.abspath(root))
@@ -53,6 +58,8 @@ class PosixStore:
         self._clock = clock
         self._settle_s = settle_s
         self._threads = threads or min(16, 2 * (os.cpu_count() or 1))
+        self._rate = rate
+        self._reading = threading.Lock()
         self._step = step
         self._looker = Looker(self._tree, clock, settle_s)
 
@@ -120,7 +127,10 @@ class PosixStore:
             if posix.exists(self._tree.tombstone(save)):
                 return plain(save, CheckpointPhase.BROKEN, "deleted by retention")
             standing = sealing.standing_outcome(self._tree, save)
-            return self._settle(save, standing or self._verdict(save))
+            if standing is None:
+                with self._within_rate():
+                    standing = self._verdict(save)
+            return self._settle(save, standing)
         except sealing.UnfinishedError as error:
             return plain(save, CheckpointPhase.IN_PROGRESS, *error.reasons)
         except (sealing.NotYetError, UnsoundError) as error:
@@ -159,10 +169,12 @@ class PosixStore:
         All content is read when `deep` and the save has at most `deep_limit` bytes; else a sample of `sample_bytes`.
         None makes an empty view: a start from nothing. Raises NotRestorable, views.ViewTakenError, OSError.
         """
-        save = SaveId.parse(checkpoint) if checkpoint is not None else None
-        if save is not None:
-            self._require_sound(save, attempt, deep, deep_limit, sample_bytes)
-        views.build(self._tree, attempt, save, self._step)
+        manifest = None
+        if checkpoint is not None:
+            manifest = self._looker.read_committed(SaveId.parse(checkpoint)).manifest
+            budget = None if deep and manifest.bytes <= deep_limit else sample_bytes
+            self._require_sound(manifest, budget, f"{checkpoint}/{attempt}")
+        views.build(self._tree, attempt, manifest, self._step)
         return self._tree.view(attempt)
 
     def drop_view(self, attempt: int) -> None:
@@ -213,14 +225,16 @@ class PosixStore:
     # --- how -----------------------------------------------------------------------------------------------------
 
     def _verdict(self, save: SaveId) -> Outcome:
-        terms = sealing.Terms(self._world, self._clock(), self._settle_s, self._threads, self._step)
+        terms = sealing.Terms(self._world, self._clock(), self._settle_s, self._threads, self._step, self._rate)
         try:
             manifest = sealing.judge(self._tree.save(save), save, terms)
             posix.make_folder(self._tree.seal(save))
             digest = sealing.put_manifest(self._tree, manifest, save, self._step)
         except UnsoundError as error:
             return Outcome(outcome="BROKEN", reasons=sealing.shorten(tuple(map(str, error.args))))
-        return Outcome(outcome="COMMITTED", completed_at=max(self._clock(), self._after_last()), manifest_sha256=digest)
+        told = tuple(f"{name} is written in the view, not in the data" for name in manifest.repairs)
+        at = max(self._clock(), self._after_last())
+        return Outcome(outcome="COMMITTED", completed_at=at, manifest_sha256=digest, reasons=told)
 
     def _after_last(self) -> float:
         """The first moment after the last completion. The clock may be set back; the order of completion may not."""
@@ -239,15 +253,32 @@ class PosixStore:
             publishing.publish(self._tree, self._step)
         return self._looker.state(save)
 
-    def _require_sound(self, save: SaveId, attempt: int, deep: bool, deep_limit: int, sample_bytes: int) -> None:
-        manifest = self._looker.read_committed(save).manifest
-        budget = None if deep and manifest.bytes <= deep_limit else sample_bytes
+    @contextlib.contextmanager
+    def _within_rate(self) -> Iterator[None]:
+        """With a limit of speed one save is read at a time: two would be twice as fast. Raises NotYetError at once."""
+        if self._rate is None:
+            yield
+            return
+        if not self._reading.acquire(blocking=False):
+            raise sealing.NotYetError("another save is being read, and the limit of speed is for both")
         try:
-            problems = views.damage(self._tree.save(save), manifest, budget, f"{save}/{attempt}", self._threads)
+            yield
+        finally:
+            self._reading.release()
+
+    def _require_sound(self, manifest: Manifest, budget: int | None, seed: str) -> None:
+        """Raises NotRestorable: for good when the save is not what was sealed, else for now."""
+        path = self._tree.save(SaveId(manifest.attempt, manifest.step))
+        try:
+            found = views.damage(path, manifest, budget, seed, self._threads)
         except OSError as error:
             raise NotRestorable(posix.why(error), not_yet=True) from error
-        if problems:
-            raise NotRestorable(*sealing.shorten(tuple(problems)))
+        except ReaderFault as fault:
+            raise NotRestorable(f"our own reader failed: {fault}", not_yet=True) from fault
+        broken = sealing.reasons(found, Weight.BROKEN)
+        if found:
+            told = broken or sealing.reasons(found, Weight.NOT_YET)
+            raise NotRestorable(*sealing.shorten(told), not_yet=not broken)
 
     def _half_deleted(self) -> list[SaveId]:
         """Deleted by name, and something of it is left."""

@@ -8,57 +8,77 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from supervisor import durable
-from supervisor.checkpoints import posix
-from supervisor.checkpoints.manifest import FileEntry, Manifest
-from supervisor.checkpoints.posix import Stamp
-from supervisor.checkpoints.sums import ChangedError, sum_files
-from supervisor.checkpoints.survey import survey
+from supervisor.checkpoints import ledgers, posix
+from supervisor.checkpoints.manifest import LATE, FileEntry, Manifest
+from supervisor.checkpoints.posix import stamp_of
+from supervisor.checkpoints.reading.content import ContentReader, Job
+from supervisor.checkpoints.reading.findings import Finding, Weight
+from supervisor.checkpoints.reading.folder import Located, lag_of
+from supervisor.checkpoints.reading.listed import listed
+from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
+from supervisor.checkpoints.reading.verifying import Options, Report, verify_save
+from supervisor.checkpoints.sidecars import FOLDER
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_name, step_of
 
 TRACKER = "latest_checkpointed_iteration.txt"
-_LATE = frozenset({"metadata.json", "integrity.json"})
-"""Megatron writes these after `.metadata`, so they may have come after the seal; no loader takes state from them."""
 
 
 class ViewTakenError(Exception):
     """The attempt already has a view, and it leads elsewhere."""
 
 
-def damage(path: str, manifest: Manifest, budget: int | None, seed: str, threads: int) -> list[str]:
-    """Compare a save's folder with its manifest; empty when they agree. Raises OSError when it can't be seen.
+def damage(path: str, manifest: Manifest, budget: int | None, seed: str, threads: int) -> tuple[Finding, ...]:
+    """Compare a save's folder with its manifest; empty when they agree. Raises OSError, ReaderFault.
 
     `budget`: bytes of content to read; None reads all. A sample depends on `seed` alone, so that it can be repeated.
+    The metadata is read beside the content, since each takes seconds of a recovery; what is wrong with it ends the reading.
     """
-    try:
-        seen = survey(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return ["the save's folder is gone"]
-    problems = list(seen.problems)
-    for name, entry in manifest.files.items():
-        if name not in seen.files:
-            problems.append(f"{name!r} is missing")
-        elif seen.files[name].size != entry.size:
-            problems.append(f"{name!r} has {seen.files[name].size} bytes, not {entry.size}")
-    # A loader may take a file that nobody verified before those that were (Megatron prefers a stray common.pt).
-    extra = sorted(set(seen.files) - set(manifest.files) - _LATE)
-    problems += [f"{name!r} is not in the manifest" for name in extra]
-    return problems or _content_damage(path, manifest, seen.files, sample(manifest.files, budget, seed), threads)
+    throttle = Throttle(None)  # nothing trains while a view is made: a limit of speed would only be downtime
+    options = Options(listed(manifest), threads=threads, lag_s=0.0, content=False)
+
+    def stop_reading(done: Future[Report]) -> None:
+        if done.exception() is not None or _of_weight(done.result(), manifest):
+            throttle.cancel()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata") as aside:
+        future = aside.submit(verify_save, Located(path, manifest.step), options)
+        future.add_done_callback(stop_reading)
+        try:
+            content = _content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle)
+        except CancelledError:
+            content = []
+        try:
+            report = future.result()
+        except (FileNotFoundError, NotADirectoryError):
+            return (Finding("MISSING_FILE", "", "the save's folder is gone"),)
+    found = [*_of_weight(report, manifest), *content]
+    # The state can be read only where the files are as they were.
+    said = [] if found else ledgers.apart_from_manifest(report.structure, manifest.state)
+    said += [] if found else ledgers.apart_from_ranks(report.structure, manifest.counters)
+    return (*found, *(Finding("IDENTITY", "", one) for one in said))
 
 
-def _content_damage(
-    path: str, manifest: Manifest, stamps: Mapping[str, Stamp], names: list[str], threads: int
-) -> list[str]:
-    try:
-        sums = sum_files(path, {name: stamps[name] for name in names}, threads)
-    except ChangedError as error:
-        return [str(error)]
-    return [
-        f"{name!r} is not what was sealed (xxh3 {sums[name]}, not {manifest.files[name].xxh3})"
-        for name in names
-        if sums[name] != manifest.files[name].xxh3
-    ]
+def _of_weight(report: Report, manifest: Manifest) -> list[Finding]:
+    """What counts: not what the framework may write after the seal, nor what the view repairs."""
+    excused = {("STRAY_FILE", name) for name in LATE} | {("BAD_METADATA_JSON", name) for name in manifest.repairs}
+    return [f for f in report.findings if f.weight is not Weight.NOTE and (f.code, f.path) not in excused]
+
+
+def _content_damage(path: str, names: list[str], manifest: Manifest, threads: int, throttle: Throttle) -> list[Finding]:
+    """Sums that are not those of the manifest. What is not there is told by whoever looks at the names."""
+    jobs = []
+    for name in names:
+        try:
+            jobs.append(Job(name, stamp_of(os.lstat(os.path.join(path, name))), xxh3=manifest.files[name].xxh3))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    reader = ContentReader(path, None, throttle, local=lag_of(path) == 0.0)
+    return (
+        [finding for one in reader.read_all(jobs, threads, lambda _: None) for finding in one.findings] if jobs else []
+    )
 
 
 def sample(files: Mapping[str, FileEntry], budget: int | None, seed: str) -> list[str]:
@@ -78,19 +98,19 @@ def sample(files: Mapping[str, FileEntry], budget: int | None, seed: str) -> lis
     return chosen
 
 
-def build(tree: Tree, attempt: int, save: SaveId | None, step: posix.Step) -> None:
-    """Make the view, or finish one that was begun for the same save. Raises ViewTakenError, OSError.
+def build(tree: Tree, attempt: int, manifest: Manifest | None, step: posix.Step) -> None:
+    """Make the view of a save, or finish one that was begun for the same save. Raises ViewTakenError, OSError.
 
     It is made aside and renamed into place, so that an empty view always means a start from nothing.
     """
     path = tree.view(attempt)
-    if save is None:
+    if manifest is None:
         posix.make_folder(path)
     elif not _named(path):
         aside = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
         os.mkdir(aside, 0o700)
         try:
-            _fill(aside, save, step)
+            _fill(aside, manifest, step)
             step("before view")
             os.rename(aside, path)  # POSIX lets it replace an empty folder, and refuses one that is not
         except FileExistsError:
@@ -102,25 +122,47 @@ def build(tree: Tree, attempt: int, save: SaveId | None, step: posix.Step) -> No
             shutil.rmtree(aside, ignore_errors=True)
         durable.sync_folder(tree.views)
         step("after view")
-    if not _named(path) <= ({step_name(save.step), TRACKER} if save else set()):
+    if not _named(path) <= ({step_name(manifest.step), TRACKER} if manifest else set()):
         raise ViewTakenError(f"the view of attempt {attempt} already leads elsewhere")
-    if save is not None:
-        _fill(path, save, step)
+    if manifest is not None:
+        _fill(path, manifest, step)
 
 
-def _fill(path: str, save: SaveId, step: posix.Step) -> None:
-    """Link first, tracker last; the link is relative, so that a store can be moved."""
-    link = os.path.join(path, step_name(save.step))
-    try:
-        os.symlink(_target(save), link)
-    except FileExistsError:
-        if not os.path.islink(link) or os.readlink(link) != _target(save):
-            raise ViewTakenError(f"{path} already leads to another save") from None
+def _fill(path: str, manifest: Manifest, step: posix.Step) -> None:
+    """Link first, tracker last; links are relative, so that a store can be moved."""
+    entry = os.path.join(path, step_name(manifest.step))
+    if manifest.repairs:
+        _fill_repaired(entry, manifest, step)
+    else:
+        _link(entry, _target(manifest))
     step("after link")
     durable.sync_folder(path)
-    posix.create_whole(os.path.join(path, TRACKER), str(save.step).encode(), step)
-    if posix.read_bounded(os.path.join(path, TRACKER), 100) != str(save.step).encode():
+    posix.create_whole(os.path.join(path, TRACKER), str(manifest.step).encode(), step)
+    if posix.read_bounded(os.path.join(path, TRACKER), 100) != str(manifest.step).encode():
         raise ViewTakenError(f"{path} already tracks another save")
+
+
+def _fill_repaired(folder: str, manifest: Manifest, step: posix.Step) -> None:
+    """A folder of links to each file, and beside them the files that the data lacks: the data itself is never written."""
+    try:
+        posix.make_folder(folder)
+        for name in (*manifest.files, *([FOLDER] if manifest.ranks else [])):
+            _link(os.path.join(folder, name), f"../{_target(manifest)}/{name}")
+        for name, text in manifest.repairs.items():
+            posix.create_whole(os.path.join(folder, name), text.encode(), step)
+            if posix.read_bounded(os.path.join(folder, name), len(text.encode())) != text.encode():
+                raise ViewTakenError(f"{folder} already holds another {name}")
+    except NotADirectoryError:
+        raise ViewTakenError(f"{folder} already is something else") from None
+    durable.sync_folder(folder)
+
+
+def _link(place: str, leads_to: str) -> None:
+    try:
+        os.symlink(leads_to, place)
+    except FileExistsError:
+        if not os.path.islink(place) or os.readlink(place) != leads_to:
+            raise ViewTakenError(f"{os.path.dirname(place)} already leads to another save") from None
 
 
 def _named(path: str) -> set[str]:
@@ -146,7 +188,12 @@ def target(tree: Tree, attempt: int) -> str | None:
     links = [name for name in _named(path) if name != TRACKER]
     if not links:
         return None
-    parts = os.readlink(os.path.join(path, links[0])).split("/")
+    entry = os.path.join(path, links[0])
+    # A save with repairs has a folder of links, each to a file of the same save.
+    led = (
+        os.readlink(entry) if os.path.islink(entry) else os.path.dirname(os.readlink(os.path.join(entry, ".metadata")))
+    )
+    parts = led.split("/")
     saved_by, step = attempt_of(parts[-2]), step_of(parts[-1])
     if saved_by is None or step is None:
         raise ValueError(f"{path} leads to no save")
@@ -163,5 +210,5 @@ def _whole(path: str) -> bool:
     return posix.read_bounded(os.path.join(path, TRACKER), 100) == str(steps[0]).encode()
 
 
-def _target(save: SaveId) -> str:
-    return f"../../saves/a{save.attempt:04d}/{step_name(save.step)}"
+def _target(manifest: Manifest) -> str:
+    return f"../../saves/a{manifest.attempt:04d}/{step_name(manifest.step)}"

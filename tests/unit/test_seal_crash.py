@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 
 import pytest
-from test_store_good import WORLD, Now, finish, new_store, only, write_save
+from test_store_good import WORLD, Now, finish, items_of, new_store, only, write_save
 
 from policies.facts import CheckpointPhase
 from supervisor.checkpoints.manifest import CompletedList, Outcome
@@ -160,8 +161,9 @@ def test_a_save_that_changed_between_two_sealers_is_broken(tmp_path):
     two_saves(root)
     with pytest.raises(Killed):
         watched_store(root, stop_at=at)[0].seal(ID)
-    shard = root / "saves/a0001/iter_0000040/__0_0.distcp"
-    shard.write_bytes(shard.read_bytes().replace(b"rank", b"rink"))
+    other = new_store(tmp_path / "other")
+    changed = write_save(other, items=items_of(1, 40, word="rink"))  # whole in itself, and of the same sizes
+    shutil.copytree(changed, root / "saves/a0001/iter_0000040", dirs_exist_ok=True)
     state = PosixStore(str(root), WORLD, Now()).seal(ID)
     assert state.phase is CheckpointPhase.BROKEN
     assert "manifest that was written for them before" in state.reasons[0]

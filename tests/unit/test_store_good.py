@@ -1,4 +1,4 @@
-"""A save that is as it should be, and the makers of fake saves that the other store tests use."""
+"""A save that is as it should be, and the makers of saves that the other store tests use: real in form, without torch."""
 
 import hashlib
 import json
@@ -11,6 +11,8 @@ import xxhash
 
 from policies.facts import Batch, CheckpointPhase, Counters
 from slurm.cluster import Unreadable
+from supervisor.bench import fake_saves
+from supervisor.bench.fake_saves import Chunk, Object
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 from supervisor.errors import NotRestorable
@@ -35,18 +37,36 @@ def new_store(root, **more):
     return store
 
 
-def write_save(store, attempt=1, step=40, *, sidecars=True, metadata=True):
-    """Write what four ranks would write, in their order. Returns the save's folder."""
-    path = os.path.join(store.save_dir(attempt), f"iter_{step:07d}")
-    os.makedirs(os.path.join(path, "relight"))
+def items_of(attempt, step, *, megatron=False, word="rank"):
+    """A weight in a part a rank, and the ledgers as the reference trainer keeps them, or Megatron's common state."""
+    items = []
     for rank in range(WORLD):
-        body = f"rank {rank} attempt {attempt} step {step} ".encode() * (50 + rank)
-        with open(os.path.join(path, f"__{rank}_0.distcp"), "wb") as file:
-            file.write(body)
-        if sidecars:
-            write_sidecar(path, rank, attempt, step, {f"__{rank}_0.distcp": len(body)})
-    if metadata:
-        finish(path)
+        body = f"{word} {rank} attempt {attempt} step {step} ".encode().ljust(50 + rank)
+        items.append(
+            Chunk(
+                "w", "uint8", (4 * 50 + 6,), (50 * rank + sum(range(rank)),), (50 + rank,), f"__{rank}_0.distcp", body
+            )
+        )
+    if megatron:
+        state = fake_saves.common_state(step, 8 * step, step - 1, 0.0012)
+        return [*items, Object("common_state/shard_0_1", "__0_0.distcp", state)]
+    ledgers = {"ledger.step": step, "ledger.samples": 8 * step, "ledger.skipped": 1, "optimizer.step": step - 1}
+    for name, value in ledgers.items():
+        items.append(Chunk(name, "int64", (1,), (0,), (1,), "__0_0.distcp", value.to_bytes(8, "little")))
+    return items
+
+
+def write_save(store, attempt=1, step=40, *, sidecars=True, metadata=True, megatron=False, items=None):
+    """Write what four ranks would write. Without `metadata`, its `.metadata` waits beside it. Returns the save's folder."""
+    path = os.path.join(store.save_dir(attempt), f"iter_{step:07d}")
+    items = items_of(attempt, step, megatron=megatron) if items is None else items
+    fake_saves.write(path, items, iteration=step, megatron=megatron)
+    os.makedirs(os.path.join(path, "relight"))
+    for rank in range(WORLD) if sidecars else ():
+        name = f"__{rank}_0.distcp"
+        write_sidecar(path, rank, attempt, step, {name: os.path.getsize(os.path.join(path, name))})
+    if not metadata:
+        os.rename(os.path.join(path, ".metadata"), path + ".later")
     return path
 
 
@@ -61,8 +81,7 @@ def write_sidecar(path, rank, attempt, step, files, **changed):
 
 
 def finish(path):
-    with open(os.path.join(path, ".metadata"), "wb") as file:
-        file.write(b"\x80\x04 not a real pickle.")
+    os.rename(path + ".later", os.path.join(path, ".metadata"))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The bulk of a save, into an archive and back: streamed, and believed only after it was read again where it has landed.
 
-A copy carries the sum that its manifest names (xxh3_128, as `sums` takes them). It is taken three times: from what is
+A copy carries the sum that its manifest names (xxh3_128 of the file). It is taken three times: from what is
 read, so that rot is not archived; from what has landed, so that a copy is not believed for having been written; and
 again on the way back. Keys here are never given to two contents: a caller puts the save's id into them.
 """
@@ -21,7 +21,6 @@ from supervisor import durable
 from supervisor.checkpoints.objects.patience import LateError, Patience, Until
 from supervisor.checkpoints.objects.port import MARKER, Missing, NotYet
 from supervisor.checkpoints.posix import open_regular, why
-from supervisor.checkpoints.sums import BLOCK
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -30,6 +29,8 @@ FOLDER: Final = ".bulk"
 """Beside the documents; no key begins like that."""
 _AT_ONCE: Final = 8 << 20
 """Bytes up to which an object is put in one request: parts of S3 have 5 MiB at least, and an empty file has none."""
+BLOCK: Final = 4 << 20
+"""Bytes a read."""
 _KEY = re.compile(r"(?!.*\.tmp\Z)[A-Za-z0-9._-]{1,255}(?:/[A-Za-z0-9._-]{1,255}){0,15}")
 T = TypeVar("T")
 
