@@ -22,9 +22,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
     "interval": ("supervisor.commands.interval", "How often to save."),
     "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),
-    "verify": ("supervisor.commands.verify", "Is a checkpoint whole? Any Megatron or DCP directory, down to the last byte."),
+    "verify": (
+        "supervisor.commands.verify",
+        "Is a checkpoint whole? Any Megatron or DCP directory, down to the last byte.",
+    ),
     "checkpoints": ("supervisor.commands.checkpoints", "What a checkpoint must hold, and what one holds."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
+    "console": ("supervisor.commands.console", "All runs over HTTP: see, approve, refuse; metrics."),
+    "token": ("supervisor.commands.token", "Who may use the console."),
     "doctor": ("supervisor.commands.doctor", "Is this installation and this machine fit?"),
     "replay": ("supervisor.commands.replay", "Each decision again, from the journal alone."),
     "bench": ("supervisor.commands.bench", "Faults on purpose, real and simulated; what is promised, proved."),
@@ -96,7 +101,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would be taken for a verdict
+    except Exception as error:
         traceback.print_exc()
         click.echo(f"relight: our own fault: {type(error).__name__}: {error}", err=True)
         sys.exit(OWN_FAULT_EXIT)

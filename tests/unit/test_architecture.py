@@ -74,6 +74,7 @@ PLANTED = [
     ("supervisor.agent", "import torch", "never import torch"),
     ("supervisor.cli", "import numpy", "never import torch"),
     ("supervisor.journal", "import torch", "never import torch"),
+    ("supervisor.controller", "import supervisor.console", "the console stands apart"),
     ("supervisor.bench.world", "import policies.diagnose", "the simulated world diagnoses nothing"),
 ]
 

@@ -1,0 +1,419 @@
+"""What the console says of one run, as values that become JSON. Pure: a Reading in, documents out.
+
+Times are wall seconds, spans are seconds. Text that came from logs is as it was seen; `text` fields are cleaned lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from policies import ledger
+from policies.agreement import Agreement, by_class
+from policies.facts import (
+    Books,
+    CheckpointPhase,
+    CheckpointState,
+    Choice,
+    Counters,
+    FaultClass,
+    Halted,
+    Incident,
+    Recover,
+    SaveView,
+    StepRow,
+)
+from supervisor.console.changes import changes
+from supervisor.console.reading import Reading
+from supervisor.telling.incident_facts import find_incident, lost_s, plan_of, redo, split, waits
+from supervisor.telling.incident_story import incident_story, state_of
+from supervisor.telling.plan_page import PlanFacts, plan_facts, plan_text
+from supervisor.telling.story import run_story, standing, status_text
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A run in one row. `error`: why it cannot be read; then nothing else is known. `plan` is the digest of the open plan."""
+
+    run: str
+    error: str = ""
+    standing: str = ""
+    mode: str = ""
+    paused: bool = False
+    halted: str | None = None
+    ended: str | None = None
+    controller_alive: bool = False
+    decision: str = ""
+    attempt: int | None = None
+    step: int | None = None
+    loss: float | None = None
+    incidents: int = 0
+    open_incident: int | None = None
+    plan: str | None = None
+    waits: bool = False
+    checkpoint: str | None = None
+    written_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunsDocument:
+    """All runs."""
+
+    runs: tuple[Glance, ...]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class StatusDocument:
+    """What a run is doing now. `last_advance`: when any rank last moved on. `text`: as `relight status` prints it."""
+
+    glance: Glance
+    now: float
+    epoch: int
+    started_at: float | None
+    attempts: int
+    running: bool | None
+    phase: str | None
+    last_step: StepRow | None
+    last_advance: float | None
+    behind: tuple[int, ...]
+    halt: Halted | None
+    held: str
+    slots: int
+    slots_up: int | None
+    spares_ready: int | None
+    quarantined: int
+    way_back: CheckpointState | None
+    text: str
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """The open plan: `page` are the facts, `text` the page of `relight plan`, `decision` the plan itself.
+
+    `before` is the plan of the same incident that this one has replaced, `changed` what is different.
+    """
+
+    open: bool
+    waits: bool
+    digest: str | None
+    since: float | None
+    page: PlanFacts | None
+    decision: Recover | None
+    choice: Choice
+    before: str | None
+    changed: tuple[str, ...]
+    text: str
+    controller_alive: bool
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class TextDocument:
+    """A text for people."""
+
+    text: str
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident in a list."""
+
+    number: int
+    attempt: int
+    at: float
+    fault: FaultClass
+    reason: str
+    suspects: tuple[str, ...]
+    closed: bool
+    state: str
+    lost_s: float | None
+    redo_iterations: int | None
+    follows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentsDocument:
+    """All incidents, oldest first."""
+
+    incidents: tuple[IncidentRow, ...]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentDocument:
+    """One incident: what is remembered of it, what it cost, its story. `split_s`: seconds by part, in order."""
+
+    incident: Incident
+    state: str
+    plan: str | None
+    lost_s: float | None
+    redo_iterations: int | None
+    samples_read_again: int | None
+    split_s: dict[str, float]
+    cost: ledger.Cost
+    story: str
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsDocument:
+    """Saves in the store, those in progress among them; `known` is false where the store cannot be read now."""
+
+    known: bool
+    as_of: float | None
+    saves: tuple[CheckpointState, ...]
+    being_written: tuple[SaveView, ...]
+    free_bytes: int | None
+    way_back: str | None
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Samples `first` to `first + count - 1` were read again because of an incident."""
+
+    incident: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDocument:
+    """Both ledgers and where the time went. `effective_share`: of the time since the start, what was neither down nor redone."""
+
+    computed: int
+    lineage: int
+    rolled_back: int
+    skipped: int
+    adds_up: bool
+    samples: int | None
+    tokens: int | None
+    samples_read_again: int
+    read_again: tuple[ReadAgain, ...]
+    split_s: dict[str, float]
+    rank_hours: float
+    effective_share: float | None
+    agreement: tuple[Agreement, ...]
+    schema: int = SCHEMA
+
+
+def glance(name: str, reading: Reading) -> Glance:
+    """A run in one row."""
+    history, status = reading.history, reading.status
+    seen = status.view.attempt if status else None
+    best = way_back(reading)
+    return Glance(
+        run=name,
+        standing=standing(history),
+        mode=history.mode,
+        paused=history.paused,
+        halted=history.halted.reason.value if history.halted else None,
+        ended=history.ended,
+        controller_alive=reading.alive,
+        decision=status.reason if status else "",
+        attempt=history.attempt.number if history.attempt else None,
+        step=seen.frontier or (history.attempt.start_step if history.attempt else None) if seen else None,
+        loss=seen.last_step.loss if seen and seen.last_step else None,
+        incidents=len(history.incidents),
+        open_incident=history.incident.number if history.incident else None,
+        plan=open_digest(reading),
+        waits=waits(history, reading.known),
+        checkpoint=best.id if best else None,
+        written_at=status.at if status else None,
+    )
+
+
+def open_digest(reading: Reading) -> str | None:
+    """The digest of the open plan, one that a person can answer."""
+    decision = reading.history.decision
+    is_open = isinstance(decision, Recover) and decision.incident is not None
+    return reading.history.decision_digest if is_open else None
+
+
+def way_back(reading: Reading) -> CheckpointState | None:
+    """The newest completed save."""
+    saves = reading.status.view.checkpoints if reading.status else ()
+    done = [c for c in saves if c.phase is CheckpointPhase.COMPLETED] if isinstance(saves, tuple) else []
+    return max(done, key=lambda c: (c.step, c.completed_at or 0.0), default=None)
+
+
+def status(name: str, reading: Reading) -> StatusDocument:
+    """What the run is doing now."""
+    from supervisor.console.nodes import counts
+
+    history, seen = reading.history, reading.status
+    view = seen.view if seen else None
+    attempt = view.attempt if view else None
+    up, ready = counts(reading)
+    return StatusDocument(
+        glance=glance(name, reading),
+        now=reading.now,
+        epoch=history.epoch,
+        started_at=history.started_at,
+        attempts=len(history.attempts),
+        running=attempt.running if attempt and isinstance(attempt.running, bool) else None,
+        phase=attempt.phase.value if attempt else None,
+        last_step=attempt.last_step if attempt else None,
+        last_advance=attempt.last_advance if attempt else None,
+        behind=attempt.behind if attempt else (),
+        halt=history.halted,
+        held=seen.held if seen else "",
+        slots=reading.settings.shape().slots_needed,
+        slots_up=up,
+        spares_ready=ready,
+        quarantined=len(history.barred(reading.now)),
+        way_back=way_back(reading),
+        text=status_text(history, view, reading.now, reading.known),
+    )
+
+
+def plan(reading: Reading) -> PlanDocument:
+    """The open plan, or that there is none."""
+    history, digest = reading.history, open_digest(reading)
+    decision = history.decision if isinstance(history.decision, Recover) and digest else None
+    earlier = [d for d, one in reading.plans.items() if decision and d != digest and one.incident == decision.incident]
+    before = earlier[-1] if earlier else None
+    text = plan_text(history, reading.known) if decision else f"{history.run}: no plan is open.\n"
+    return PlanDocument(
+        open=decision is not None,
+        waits=waits(history, reading.known),
+        digest=digest,
+        since=history.decided_at if decision else None,
+        page=plan_facts(history, reading.known) if decision else None,
+        decision=decision,
+        choice=history.choice,
+        before=before,
+        changed=changes(reading.plans[before], decision) if before and decision else (),
+        text=text,
+        controller_alive=reading.alive,
+    )
+
+
+def story(reading: Reading) -> TextDocument:
+    """The whole run, as `relight explain` prints it."""
+    return TextDocument(run_story(reading.history, reading.known))
+
+
+def incidents(reading: Reading) -> IncidentsDocument:
+    """All incidents, one row each."""
+    history, known = reading.history, reading.known
+    return IncidentsDocument(
+        tuple(
+            IncidentRow(
+                number=one.number,
+                attempt=one.attempt,
+                at=one.trouble.at,
+                fault=one.fault,
+                reason=one.reason.value,
+                suspects=one.diagnosis.suspects if one.diagnosis else (),
+                closed=one.closed,
+                state=state_of(history, one, known),
+                lost_s=lost_s(one),
+                redo_iterations=redo(one)[0],
+                follows=one.follows,
+            )
+            for one in history.incidents
+        )
+    )
+
+
+def incident(reading: Reading, number: int) -> IncidentDocument:
+    """One incident whole. LookupError (one line for people) when the run has none of that number."""
+    history, known = reading.history, reading.known
+    found = find_incident(history, number)
+    steps, samples = redo(found)
+    return IncidentDocument(
+        incident=found,
+        state=state_of(history, found, known),
+        plan=plan_of(history, found),
+        lost_s=lost_s(found),
+        redo_iterations=steps,
+        samples_read_again=samples,
+        split_s=dict(split(found.times)),
+        cost=_cost(reading, found),
+        story=incident_story(history, number, known),
+    )
+
+
+def checkpoints(reading: Reading) -> CheckpointsDocument:
+    """Saves in the store, newest first."""
+    view = reading.status.view if reading.status else None
+    saves = view.checkpoints if view and isinstance(view.checkpoints, tuple) else None
+    best = way_back(reading)
+    return CheckpointsDocument(
+        known=saves is not None,
+        as_of=view.store_as_of if view else None,
+        saves=tuple(sorted(saves or (), key=lambda c: (c.step, c.attempt), reverse=True)),
+        being_written=view.attempt.saves if view and view.attempt else (),
+        free_bytes=view.store_free_bytes if view else None,
+        way_back=best.id if best else None,
+    )
+
+
+def ledgers(reading: Reading) -> LedgerDocument:
+    """Both ledgers, with what the attempt that runs has computed so far."""
+    history, settings = reading.history, reading.settings
+    books = _books_by_now(reading)
+    samples = _samples(reading)
+    per_sample = settings.run.tokens_per_sample
+    again = [(one.number, ledger.read_again(one)) for one in history.incidents]
+    total: dict[str, float] = {}
+    for one in history.incidents:
+        for part, seconds in split(one.times):
+            total[part] = total.get(part, 0.0) + seconds
+    return LedgerDocument(
+        computed=books.computed,
+        lineage=ledger.lineage(books),
+        rolled_back=books.rolled_back,
+        skipped=books.skipped,
+        adds_up=ledger.lineage(books) >= 0,
+        samples=samples,
+        tokens=samples * per_sample if samples is not None and per_sample else None,
+        samples_read_again=books.samples_read_again,
+        read_again=tuple(ReadAgain(number, one.first, one.count) for number, one in again if one),
+        split_s=total,
+        rank_hours=sum(_cost(reading, one).rank_hours for one in history.incidents),
+        effective_share=share(reading),
+        agreement=by_class(history.incidents),
+    )
+
+
+def share(reading: Reading) -> float | None:
+    """ETTR: the share of the time since the start that was neither down nor redone; to the end, once the run is over."""
+    history = reading.history
+    if history.started_at is None:
+        return None
+    over = history.attempt.closed_at if history.ended and history.attempt else None
+    return ledger.effective_share(history.incidents, history.started_at, reading.now if over is None else over)
+
+
+def _samples(reading: Reading) -> int | None:
+    """Samples that the current weights have seen."""
+    attempt, seen = reading.history.attempt, reading.status.view.attempt if reading.status else None
+    if seen is not None and attempt is not None and seen.number == attempt.number and seen.last_step is not None:
+        return seen.last_step.samples
+    last = (attempt.ended or attempt.began) if attempt else None
+    return last.samples if last else None
+
+
+def _books_by_now(reading: Reading) -> Books:
+    attempt, seen = reading.history.attempt, reading.status.view.attempt if reading.status else None
+    last = seen.last_step if seen is not None and attempt is not None and seen.number == attempt.number else None
+    if attempt is None or attempt.closed_at is not None or attempt.began is None or last is None:
+        return reading.history.books
+    ended = Counters(last.step, last.samples, last.updates, last.skipped, last.lr)
+    return ledger.close_attempt(reading.history.books, attempt.began, ended)
+
+
+def _cost(reading: Reading, one: Incident) -> ledger.Cost:
+    return ledger.cost(one, reading.settings.shape().world, reading.settings.run.tokens_per_sample)
+
+
+def moment(row: Glance) -> dict[str, Any]:
+    """What of a glance is news: without the time of writing, which changes each second."""
+    return asdict(replace(row, written_at=None))

@@ -1,0 +1,126 @@
+"""Loss curves out of steps/*.jsonl: the first pass, and apart from it the steps that were done again.
+
+The rows of 76 days are over 100 MB; a viewer asks for a window of them. A file is never read whole: rows stand in the
+order of their steps, so the first one wanted is found by halving.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, BinaryIO
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from policies.facts import Attempt
+from supervisor.console.documents import SCHEMA
+from supervisor.console.reading import Reading
+
+WINDOW_MAX = 5_000
+WINDOW = 1_000
+LINE_MAX = 16_384
+_NEAR = 65_536
+"""Bytes below which reading on is as quick as halving again."""
+
+Count = Annotated[int, Field(ge=0, le=2**62)]
+
+
+@checked(frozen=True, slots=True)
+class Point:
+    """One step of one attempt. `loss` null: it was no finite number, or nobody told."""
+
+    attempt: Count
+    step: Count
+    samples: Count
+    loss: Annotated[float, Field(allow_inf_nan=False)] | None
+    lr: Annotated[float, Field(allow_inf_nan=False)] | None
+    grad_norm: Annotated[float, Field(allow_inf_nan=False)] | None
+    seconds: Annotated[float, Field(allow_inf_nan=False)]
+    at: Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class LossesDocument:
+    """Steps `from` to `to` (both included). `replayed` were done before; `next`: where to go on, null at the end."""
+
+    start: int
+    end: int
+    first: tuple[Point, ...]
+    replayed: tuple[Point, ...]
+    next: int | None
+    schema: int = SCHEMA
+
+
+_POINT = TypeAdapter(Point)
+
+
+def losses(reading: Reading, start: int | None, limit: int = WINDOW) -> LossesDocument:
+    """A window of at most `limit` steps from `start` on; without a start, the newest ones."""
+    history = reading.history
+    seen = reading.status.view.attempt if reading.status else None
+    newest = max([a.last_step for a in history.attempts] + [seen.frontier if seen else 0], default=0)
+    begin = max(1, newest - limit + 1) if start is None else start
+    end = begin + limit - 1
+    first: list[Point] = []
+    replayed: list[Point] = []
+    reached = 0
+    for attempt in history.attempts:
+        if attempt.start_step < end:
+            for point in _rows(reading, attempt, begin, end):
+                (replayed if point.step <= reached else first).append(point)
+        reached = max(reached, attempt.last_step)
+    more = end + 1 if end < newest else None
+    return LossesDocument(begin, end, tuple(first), tuple(replayed), more)
+
+
+def _rows(reading: Reading, attempt: Attempt, begin: int, end: int) -> Iterator[Point]:
+    """The rows of one attempt with a step of begin..end. A line that can't be understood is left out."""
+    try:
+        file = open(reading.run.path("steps", f"a{attempt.number:04d}.jsonl"), "rb")
+    except OSError:
+        return
+    with file:
+        file.seek(_before(file, begin))
+        last = begin - 1
+        while line := file.readline(LINE_MAX):
+            point = _point(line)
+            if point is None or point.step <= last:
+                continue  # not wanted yet, or told twice
+            if point.step > end:
+                return
+            last = point.step
+            yield point
+
+
+def _before(file: BinaryIO, step: int) -> int:
+    """An offset at the start of a line, at or before the first row of `step`."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline(LINE_MAX)
+        at = file.tell()
+        point = _point(file.readline(LINE_MAX))
+        if at >= high or point is None or point.step >= step:
+            high = middle
+        else:
+            low = at
+    return low
+
+
+def _point(line: bytes) -> Point | None:
+    try:
+        return _POINT.validate_json(line)
+    except ValidationError:
+        return _lenient(line)
+
+
+def _lenient(line: bytes) -> Point | None:
+    """A row whose numbers are not all finite: those become null."""
+    cleaned = line.replace(b"NaN", b"null").replace(b"-Infinity", b"null").replace(b"Infinity", b"null")
+    try:
+        return _POINT.validate_json(cleaned) if cleaned != line else None
+    except ValidationError:
+        return None
