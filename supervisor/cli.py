@@ -101,7 +101,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - Python's own exit code, 1, would be taken for a verdict
         traceback.print_exc()
         click.echo(f"relight: our own fault: {type(error).__name__}: {error}", err=True)
         sys.exit(OWN_FAULT_EXIT)

@@ -50,7 +50,7 @@ def command(
     It reads them and files requests, as the other commands do.
     """
     try:
-        from supervisor.console import serve
+        from supervisor.console import serve  # noqa: PLC0415 - an extra that may not be installed
     except ImportError as error:
         raise UserError(f"the console needs {error.name}: pip install 'relight[console]'") from None
 

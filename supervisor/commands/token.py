@@ -7,6 +7,7 @@ import time
 import click
 
 from supervisor.console import tokens
+from supervisor.telling.say import stamp
 
 FILE = click.option("--tokens", "path", default="", type=click.Path(), help="The file of tokens.")
 
@@ -41,8 +42,6 @@ def add(name: str, role: str, days: int, path: str) -> int:
 @FILE
 def list_(path: str) -> int:
     """Who has a token. Exit 1: nobody."""
-    from supervisor.telling.say import stamp
-
     grants = tokens.read_grants(path or tokens.default_path())
     for grant in grants:
         until = f"until {stamp(grant.expires)}" if grant.expires is not None else "does not expire"

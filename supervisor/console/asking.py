@@ -9,8 +9,8 @@ from typing import Literal
 
 from policies.facts import Spans
 from supervisor.console.changes import since
-from supervisor.console.documents import SCHEMA, open_digest
-from supervisor.console.reading import Follower, Reading
+from supervisor.console.documents import open_digest
+from supervisor.console.reading import SCHEMA, Follower, Reading
 from supervisor.journal import requests
 from supervisor.journal.requests import Answer, Request, What
 

@@ -24,13 +24,12 @@ from policies.facts import (
     StepRow,
 )
 from supervisor.console.changes import changes
-from supervisor.console.reading import Reading
+from supervisor.console.nodes import counts
+from supervisor.console.reading import SCHEMA, Reading
 from supervisor.telling.incident_facts import find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import incident_story, state_of
 from supervisor.telling.plan_page import PlanFacts, plan_facts, plan_text
 from supervisor.telling.story import run_story, standing, status_text
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +243,6 @@ def way_back(reading: Reading) -> CheckpointState | None:
 
 def status(name: str, reading: Reading) -> StatusDocument:
     """What the run is doing now."""
-    from supervisor.console.nodes import counts
-
     history, seen = reading.history, reading.status
     view = seen.view if seen else None
     attempt = view.attempt if view else None

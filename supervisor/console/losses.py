@@ -15,8 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from policies.facts import Attempt
-from supervisor.console.documents import SCHEMA
-from supervisor.console.reading import Reading
+from supervisor.console.reading import SCHEMA, Reading
 
 WINDOW_MAX = 5_000
 WINDOW = 1_000
@@ -78,7 +77,7 @@ def losses(reading: Reading, start: int | None, limit: int = WINDOW) -> LossesDo
 def _rows(reading: Reading, attempt: Attempt, begin: int, end: int) -> Iterator[Point]:
     """The rows of one attempt with a step of begin..end. A line that can't be understood is left out."""
     try:
-        file = open(reading.run.path("steps", f"a{attempt.number:04d}.jsonl"), "rb")
+        file = open(reading.run.path("steps", f"a{attempt.number:04d}.jsonl"), "rb")  # noqa: SIM115 - closed below
     except OSError:
         return
     with file:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from policies import spares
 from policies.facts import Bar, NodeState, NodeView
 from policies.layout import Layout
-from supervisor.console.documents import SCHEMA
-from supervisor.console.reading import Reading
+from supervisor.console.reading import SCHEMA, Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from supervisor.telling.incident_facts import Known
 from supervisor.telling.record import known_of
 from supervisor.telling.status import Status, read_status
 
+SCHEMA = 1
+"""Of every document; it rises when a field changes its meaning."""
 FRESH_S = 0.5
 """So old may a reading be that answers a question; a person does not see the difference."""
 REST = 4.0
@@ -122,7 +124,7 @@ class Follower:
                 last = self._last
         if isinstance(last, UnreadableError):
             raise UnreadableError(str(last))
-        assert last is not None
+        assert last is not None  # noqa: S101 - read above
         return last
 
     def _again(self) -> Reading | UnreadableError:

@@ -133,7 +133,7 @@ def test_nobody_could_come_in_without_tokens(path: str) -> None:
         serve.check(Where(("x",), tokens=path))
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "login1", "127.0.0.1.example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "login1", "127.0.0.1.example.org"])  # noqa: S104
 def test_where_others_come_it_takes_tls_or_a_word(path: str, tmp_path: Path, host: str) -> None:
     tokens.add(path, "ops", Role.VIEWER, NOW)
     with pytest.raises(UserError, match="reads the tokens"):
