@@ -142,6 +142,7 @@ With --spec, exit codes: 0 all as asked, 1 differences, 3 it can't be read now."
 @click.option("--json", "as_json", is_flag=True, help="For programs; only with --spec.")
 def show(path: str, spec_path: str | None, as_json: bool) -> int:
     """Show what a save holds, or what a spec asks for, item by item."""
+    from supervisor.checkpoints.reading.findings import Weight  # noqa: PLC0415
     from supervisor.checkpoints.spec import document as documents  # noqa: PLC0415
     from supervisor.checkpoints.spec import told  # noqa: PLC0415
     from supervisor.checkpoints.spec.compare import compare  # noqa: PLC0415
@@ -155,6 +156,9 @@ def show(path: str, spec_path: str | None, as_json: bool) -> int:
         return 0
     document = documents.read(spec_path) if spec_path is not None else None
     report = _look(path)
+    if report.verdict.value != "complete":
+        for finding in (one for one in report.findings if one.weight is not Weight.NOTE):
+            click.echo(f"{report.verdict.value}: {finding.code} {finding.path}: {finding.detail}", err=True)
     found = held(report.structure, read_stated(report.folder, report.structure))
     if document is None:
         told.show(told.holding(found))

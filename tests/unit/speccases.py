@@ -111,8 +111,8 @@ def common_state(stated: dict) -> bytes:
     return fake_saves.whole(fake_saves.value([state]))
 
 
-def write(folder: str, held: Held) -> None:
-    """The save on disk."""
+def write(folder: str, held: Held, state: bytes | None = None) -> None:
+    """The save on disk; `state`: another common state than the one that says its facts."""
     items: list = []
     for name, (dtype, shape) in held.tensors.items():
         data = b"\x01" * (prod(shape) * fake_saves.WIDTHS[dtype])
@@ -120,8 +120,7 @@ def write(folder: str, held: Held) -> None:
             fake_saves.Chunk(name, dtype, shape, (0,) * len(shape), shape, f"__{len(items) % 3}_0.distcp", data)
         )
     for name in sorted(held.objects):
-        pickled = (
-            common_state(held.facts) if name.startswith("common_state") else fake_saves.whole(fake_saves.value({}))
-        )
+        common = name.startswith("common_state")
+        pickled = (state or common_state(held.facts)) if common else fake_saves.whole(fake_saves.value({}))
         items.append(fake_saves.Object(name, "__0_0.distcp", pickled))
     fake_saves.write(folder, items, iteration=40, megatron=True)

@@ -23,6 +23,7 @@ def test_the_command_line_is_read_as_argparse_reads_it():
         "add_bias_linear": False,
         "tokenizer_type": "X",
     }
+    assert parse(["--data-path", "0.3", "a", "0.7", "b"]) == {"data_path": ["0.3", "a", "0.7", "b"]}
     assert parse(["--data-path", "a"]) == {"data_path": ["a"]}
     with pytest.raises(UserError, match=r"'pretrain\.py' belongs to no argument"):
         parse(["pretrain.py", "--bf16"])
@@ -172,3 +173,9 @@ def test_arguments_in_a_save_and_how_it_was_stored():
     ]
     with pytest.raises(UserError, match="holds no arguments"):
         of_save({})
+
+
+def test_stages_and_ranks_of_a_flat_optimizer_as_a_real_save_of_core_0_19_2_has_them():
+    # Made with megatron-core 0.19.2 at TP2 x PP2: 15,360 elements on both ranks of the first stage, 15,456 on the last's.
+    groups = document_of({**LARGE, "dist_ckpt_optim_fully_reshardable": False}).flat
+    assert [(group.least, group.most) for group in groups] == [(14944, 15360)] * 2 + [(15008, 15488)] * 2

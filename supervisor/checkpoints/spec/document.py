@@ -88,8 +88,8 @@ class Document(_Model):
         return self
 
     def to_bytes(self) -> bytes:
-        """The file's content: JSON, one line an entry's field is not needed; people read it with `checkpoints show`."""
-        return self.model_dump_json(by_alias=True, exclude_defaults=False).encode() + b"\n"
+        """The file's content, one line of JSON; people read it with `relight checkpoints show`."""
+        return self.model_dump_json(by_alias=True).encode() + b"\n"
 
     @property
     def digest(self) -> str:

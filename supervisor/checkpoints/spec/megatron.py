@@ -27,11 +27,11 @@ _CONFIGURED: Final = (
     "padded_vocab_size", "normalization", "swiglu", "untie_embeddings_and_output_weights", "position_embedding_type",
     "max_position_embeddings", "seq_length", "qk_layernorm", "transformer_impl", "bf16", "fp16", "seed",
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
-    "virtual_pipeline_model_parallel_size", "sequence_parallel", "global_batch_size", "micro_batch_size", "tokenizer_type",
+    "virtual_pipeline_model_parallel_size", "global_batch_size", "micro_batch_size", "tokenizer_type",
     "tokenizer_model", "vocab_file", "merge_file", "data_path", "data_args_path", "split", "optimizer", "adam_beta1",
     "adam_beta2", "adam_eps", "weight_decay", "clip_grad",
 )  # fmt: skip
-"""Arguments that Megatron keeps in the common state as they were given."""
+"""Arguments that Megatron keeps in the common state as they were given; validate_args changes others (sequence_parallel)."""
 _SCHEDULED: Final = {"lr": "max_lr", "min_lr": "min_lr", "lr_decay_style": "lr_decay_style"}
 NEEDS: Final = (
     Need(question="how many samples were read", any_of=("counters.samples",)),
@@ -189,6 +189,8 @@ def _optional(model: Model) -> Iterator[str]:
 
 def _settings(arguments: Arguments, model: Model, layout: str) -> dict[str, Plain]:
     given = {f"arguments.{name}": arguments[name] for name in _CONFIGURED if _is_plain(arguments.get(name))}
+    if not arguments.get("group_query_attention"):
+        given.pop("arguments.num_query_groups", None)  # Megatron puts the number of heads there
     given["arguments.tensor_model_parallel_size"] = model.tp
     given["arguments.pipeline_model_parallel_size"] = model.pp
     given |= {f"schedule.{kept}": arguments[n] for n, kept in _SCHEDULED.items() if _is_plain(arguments.get(n))}

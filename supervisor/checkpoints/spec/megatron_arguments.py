@@ -26,7 +26,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "hybrid_layer_pattern": "a hybrid model",
     "hybrid_override_pattern": "a hybrid model",
     "is_hybrid_model": "a hybrid model",
-    "enable_hyper_connections": "hyper-connections",
     "spec": "a layer spec of your own",
     "fp8_param_gather": "parameters in fp8",
     "fp4_param_gather": "parameters in fp4",
@@ -53,8 +52,13 @@ USED: Final = frozenset({
     "position_embedding_type", "use_rotary_position_embeddings", "max_position_embeddings", "swiglu", "normalization",
     "untie_embeddings_and_output_weights", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "transformer_impl", "bf16",
     "fp16", "tensor_model_parallel_size", "pipeline_model_parallel_size", "optimizer", "use_distributed_optimizer",
-    "dist_ckpt_optim_fully_reshardable", "ckpt_format", "accumulate_allreduce_grads_in_fp32", "softmax_type",
+    "dist_ckpt_optim_fully_reshardable", "ckpt_format", "softmax_type",
 })  # fmt: skip
+
+_TEXTS: Final = frozenset({
+    "data_path", "train_data_path", "data_args_path", "split", "tokenizer_type", "tokenizer_model", "vocab_file", "merge_file",
+})  # fmt: skip
+"""Arguments that stay text where they look like a number: the weights of a blend of data do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +97,9 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
         if word.startswith("--") and len(word) > 2:
             flag, equals, value = word[2:].partition("=")
             name = flag.replace("-", "_")
-            found[name] = [_value(value)] if equals else []
+            found[name] = [_value(name, value)] if equals else []
         elif name:
-            found[name].append(_value(word))
+            found[name].append(_value(name, word))
         else:
             raise UserError(f"{word[:80]!r} belongs to no argument: Megatron's arguments begin with --")
     given = {name: True if not values else values[0] if len(values) == 1 else values for name, values in found.items()}
@@ -106,8 +110,8 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _value(word: str) -> int | float | str:
-    for kind in (int, float):
+def _value(name: str, word: str) -> int | float | str:
+    for kind in () if name in _TEXTS else (int, float):
         try:
             number = kind(word)
         except ValueError:
