@@ -15,11 +15,14 @@ _TOLD: Final = re.compile(
     r"\b(?:JobId|StepId|job_?id|SLURM_JOB_?ID)[= ](\d{2,12})|\*\*\* (?:JOB|STEP) (\d{2,12})|\b(?:batch )?job (\d{3,12})\b",
     re.IGNORECASE,
 )
+_WORDS: Final = ("Job", "JOB", "Step", "STEP", "job")
 _IN_NAME: Final = re.compile(r"(?<![A-Za-z0-9])(\d{3,12})(?![A-Za-z0-9])")
 
 
 def told_job(text: str) -> str | None:
     """The job that a line is about: the first that it names (`preempted JobId=3 ... to reclaim resources for JobId=7`)."""
+    if not any(word in text for word in _WORDS):  # most lines name no job, and thousands of ranks may say the same
+        return None
     match = _TOLD.search(text)
     return None if match is None else match[match.lastindex or 1]
 

@@ -125,18 +125,22 @@ _NOT_NODES: Final = frozenset(
 def read_label(line: str) -> Label:
     """Everything that the line says of its speaker. The line has no colours any more."""
     head = line[:HEAD]
+    if (at := head.find("] NCCL INFO ")) >= 0:
+        head = head[: at + 12]  # what follows is of peers, not of the speaker
     low = head.lower()
     # Most lines carry one label at most: what can't be there is not searched for.
     ranked = "rank" in low or "]<std" in low
     rank = next((int(m[m.lastindex or 1]) for form in _RANK if (m := form.search(head))), None) if ranked else None
     local = (
-        next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None) if ranked or "[default" in low else None
+        next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None)
+        if ranked and "local" in low or "[default" in low
+        else None
     )
     task = int(m[1]) if (m := _TASK.match(head)) else None
     node = ip = None
     pid = None
     if "] NCCL" not in head and "NCCL WARN" not in head and rank is not None:
-        return Label(rank, local, task, _host_of_rank(head), None, None)
+        return Label(rank, local, task, _host_of_rank(head, low), None, None)
     if m := _NCCL.search(head):
         node, pid, local = m[1], int(m[2]), int(m[4])
     elif m := _NATIVE.search(head):
@@ -152,9 +156,10 @@ def read_label(line: str) -> Label:
     return Label(rank, local, task, _node(node), pid, ip)
 
 
-def _host_of_rank(head: str) -> str | None:
+def _host_of_rank(head: str, low: str) -> str | None:
     """The host that stands before a rank's label (pdsh, DeepSpeed, kubectl) or that the rank tells itself."""
-    for form in (_PDSH_RANK, _POD, _HOST):
+    forms = (_PDSH_RANK, _POD, _HOST) if "host" in low or "node" in low else (_PDSH_RANK, _POD)
+    for form in forms:
         if m := form.search(head):
             return _node(m[1] or m[form.groups])
     if (m := _PDSH.match(head)) and any(c.isdigit() for c in m[1]):

@@ -137,8 +137,10 @@ class _Work:
         self.kept: Counter[int] = Counter()
         self.line = 1
         self.skipped: Counter[int] = Counter()
-        self.met: set[tuple[int, bytes]] = set()
-        self.full: dict[int, bool] = {}  # rows of which enough is kept -> nothing more is kept, of nobody
+        self.met: dict[int, set[bytes]] = {}  # by row: the speakers who have said it
+        self.full: dict[
+            int, tuple[bool, list[int]]
+        ] = {}  # rows of which enough is kept -> of everybody?; finds passed over
         self.late: dict[int, deque[Raw]] = {}
         self.first_marks: deque[tuple[int, bytes]] = deque()
         self.last_marks: deque[tuple[int, bytes]] = deque(maxlen=marks)
@@ -155,15 +157,21 @@ class _Work:
         hits = scanner.scan(data)
         at_start = self.line
         line, counted, start, end_of_line = at_start, 0, 0, -1
-        full, met, skipped = self.full, self.met, self.skipped
+        full, met = self.full, self.met
         ends: list[int] = []
-        passed: deque[int] = deque(maxlen=PASSED)
         step, early = self.step, self.marks - len(self.first_marks)
         first_steps: list[int] = []
         last_steps: deque[int] = deque(maxlen=self.marks)
         for hit in hits:
-            end = hit >> 12
             row = hit & 4095
+            end = hit >> 12
+            if row in full and end > end_of_line:
+                # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
+                whole, passed = full[row]
+                begin = data.rfind(b"\n", 0, end - 1) + 1
+                if whole or data[begin : begin + SPEAKER] in met[row]:
+                    passed.append(hit)
+                    continue
             if row == step:
                 # A line of progress is looked at when it is among the first or the last of the file, else only passed.
                 if early > len(first_steps):
@@ -174,13 +182,6 @@ class _Work:
             if end <= end_of_line:
                 ends.append(hit)
                 continue
-            if row in full:
-                # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
-                begin = data.rfind(b"\n", 0, end - 1) + 1
-                if full[row] or (row, data[begin : begin + SPEAKER]) in met:
-                    skipped[row] += 1
-                    passed.append(hit)
-                    continue
             if ends:
                 self._line(data, start, end_of_line, line, ends)
             start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
@@ -190,14 +191,17 @@ class _Work:
             line += data.count(b"\n", counted, start)
             counted = start
             ends = [hit]
-            while passed and passed[-1] >> 12 > start:
-                # The line may be of a row of which enough is kept; then it is not one for the rows below that.
-                ends.append(passed.pop())
-                skipped[ends[-1] & 4095] -= 1
+            for _, passed in full.values():
+                while passed and passed[-1] >> 12 > start:
+                    # The line may be of a row of which enough is kept; then it is not one for the rows below that.
+                    ends.append(passed.pop())
         if ends:
             self._line(data, start, end_of_line, line, ends)
         if first_steps or last_steps:
             self._steps(data, at_start, first_steps, last_steps)
+        for row, (_, passed) in full.items():
+            self.skipped[row] += len(passed)
+            passed.clear()
         self.line = line + data.count(b"\n", counted)
         self.out.lines = self.line - (1 if data.endswith(b"\n") else 0)
         self.back = data[-LOOK_BACK:]
@@ -219,7 +223,7 @@ class _Work:
                 return
 
     def _enough(self, row: int, data: bytes, start: int) -> bool:
-        return self.full[row] or (row, data[start : start + SPEAKER]) in self.met
+        return self.full[row][0] or data[start : start + SPEAKER] in self.met.get(row, ())
 
     def _steps(self, data: bytes, line: int, first: Iterable[int], last: Iterable[int]) -> None:
         """Keep lines of progress, found at these ends; `line` is the number of the block's first line."""
@@ -245,14 +249,14 @@ class _Work:
             out.first_cascade = line
             out.words = _last_words(self._behind(data, start), line)
         if signature.role == "benign":
-            self.full[row] = True
+            self._had_enough(row, of_everybody=True)
             return
         told = signature.role == "root" or (signature.role == "cascade" and signature.grade >= 2)
         told = told or signature.kind in _PLACES
         if told:
-            self.met.add((row, data[start : start + SPEAKER]))
+            self.met.setdefault(row, set()).add(data[start : start + SPEAKER])
         if self.kept[row] >= KEPT[signature.role] and (told or signature.role in ("cascade", "benign")):
-            self.full[row] = not told or self.kept[row] >= SPEAKERS
+            self._had_enough(row, of_everybody=not told or self.kept[row] >= SPEAKERS)
         label = read_label(text)
         if label == Label() and (data.find(b"\r", start, stop) >= 0):
             label = read_label(clean(data[start : min(stop, start + 300)].decode("utf-8", "replace")))
@@ -285,6 +289,10 @@ class _Work:
             out.raws.append(raw)
         elif signature.role == "context":
             self.late.setdefault(row, deque(maxlen=KEPT["context"])).append(raw)
+
+    def _had_enough(self, row: int, *, of_everybody: bool) -> None:
+        if row not in self.full or self.full[row][0] != of_everybody:
+            self.full[row] = (of_everybody, self.full[row][1] if row in self.full else [])
 
     def _behind(self, data: bytes, start: int) -> bytes:
         if start >= LOOK_BACK:
