@@ -6,10 +6,13 @@ answers slowly. Neither decides what a line means: that is `scan.fit` over the r
 
 from __future__ import annotations
 
+import hashlib
+import platform
 import re
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from supervisor.evidence import kept
 from supervisor.evidence.table import Signature
 
 ROWS_AT_MOST: Final = 4096
@@ -25,15 +28,26 @@ class Engine(Protocol):
 
 
 class Hyperscan:
-    """The measured engine: facts are in docs/diagnosis.md. Raises ImportError where it is not installed."""
+    """The measured engine: facts are in docs/diagnosis.md. Raises ImportError where it is not installed.
 
-    def __init__(self, rows: Sequence[Signature]) -> None:
+    `cache`: a folder in which the compiled rows are looked for, and kept.
+    """
+
+    def __init__(self, rows: Sequence[Signature], cache: str | None = None) -> None:
         import hyperscan  # noqa: PLC0415 - the fallback needs it to be absent
 
         flags = [hyperscan.HS_FLAG_MULTILINE | (0 if row.case else hyperscan.HS_FLAG_CASELESS) for row in rows]
-        self._db: Any = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._db.compile(expressions=[row.find.encode() for row in rows], ids=list(range(len(rows))), flags=flags)
-        self._db.scratch = hyperscan.Scratch(self._db)
+        finds = [row.find.encode() for row in rows]
+        key = hashlib.sha256(
+            repr((getattr(hyperscan, "__version__", ""), platform.machine(), flags, finds)).encode()
+        ).hexdigest()
+        self._db: Any = _loaded(hyperscan, cache, key) if cache is not None else None
+        if self._db is None:
+            self._db = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+            self._db.compile(expressions=finds, ids=list(range(len(rows))), flags=flags)
+            self._db.scratch = hyperscan.Scratch(self._db)
+            if cache is not None:
+                kept.save(cache, key, hyperscan.dumpb(self._db))
 
     def scan(self, block: bytes) -> list[int]:
         """See Engine."""
@@ -42,6 +56,20 @@ class Hyperscan:
         self._db.scan(block, match_event_handler=lambda row, _start, end, _flags, _context: add(end << 12 | row))
         found.sort()
         return found
+
+
+def _loaded(hyperscan: Any, cache: str, key: str) -> Any | None:
+    """What was compiled at an earlier start; None when there is none, or none for this processor."""
+    blob = kept.load(cache, key)
+    if blob is None:
+        return None
+    try:
+        found = hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
+        found.scratch = hyperscan.Scratch(found)
+        found.scan(b"\n", match_event_handler=lambda *_: None)
+    except Exception:  # noqa: BLE001 - the library has many kinds of errors; all mean that it must be compiled
+        return None
+    return found
 
 
 class Regular:
@@ -79,6 +107,6 @@ def engine(rows: Sequence[Signature]) -> Engine:
     if len(rows) > ROWS_AT_MOST:
         raise ValueError(f"{len(rows)} signatures: {ROWS_AT_MOST} at most")
     try:
-        return Hyperscan(rows)
+        return Hyperscan(rows, kept.cache())
     except ImportError:
         return Regular(rows)

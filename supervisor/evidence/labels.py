@@ -133,7 +133,7 @@ def read_label(line: str) -> Label:
     rank = next((int(m[m.lastindex or 1]) for form in _RANK if (m := form.search(head))), None) if ranked else None
     local = (
         next((int(m[1]) for form in _LOCAL if (m := form.search(head))), None)
-        if ranked and "local" in low or "[default" in low
+        if (ranked and "local" in low) or "[default" in low
         else None
     )
     task = int(m[1]) if (m := _TASK.match(head)) else None
