@@ -5,13 +5,10 @@ All shards present and of a stable size mean nothing: they may stay so for good 
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 
-from supervisor.checkpoints.posix import open_regular, read_bounded
-
-_JSON_LIMIT = 1 << 20
+from supervisor.checkpoints.posix import open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +20,11 @@ class Framework:
     at: float | None = None
 
 
-def framework_done(save: str, now: float, settle_s: float) -> Framework:
+def framework_done(save: str) -> Framework:
     """Look at the markers in the folder `save`. Raises OSError when they can't be seen.
 
-    `now` in wall seconds. A metadata.json that has been torn for `settle_s` seconds is one whose writer is dead: its 63
-    bytes take no time, and they can be repaired, so it holds up nothing.
+    metadata.json is none of them, though Megatron writes it last: its 63 bytes can be repaired (see `sealing`), and a
+    save whose trainer died over them must not be given up as unfinished.
     """
     path = os.path.join(save, ".metadata")
     try:
@@ -45,9 +42,6 @@ def framework_done(save: str, now: float, settle_s: float) -> Framework:
             return Framework(done=False, why=".metadata is cut short", at=at)
     if _newer_temporary(save, found.st_mtime_ns):
         return Framework(done=False, why=".metadata.tmp is newer than .metadata: it is being written again", at=at)
-    torn_at = _torn_at(os.path.join(save, "metadata.json"))
-    if torn_at is not None and now - torn_at < settle_s:
-        return Framework(done=False, why="metadata.json does not parse yet", at=at)
     return Framework(done=True, why=".metadata is whole", at=at)
 
 
@@ -56,15 +50,3 @@ def _newer_temporary(save: str, mtime_ns: int) -> bool:
         return os.lstat(os.path.join(save, ".metadata.tmp")).st_mtime_ns >= mtime_ns
     except FileNotFoundError:
         return False
-
-
-def _torn_at(path: str) -> float | None:
-    """When a metadata.json that does not parse was last written, wall seconds; None when it is absent or parses."""
-    try:
-        written = os.lstat(path).st_mtime
-        json.loads(read_bounded(path, _JSON_LIMIT))
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError):
-        return written
-    return None

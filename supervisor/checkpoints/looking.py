@@ -91,7 +91,7 @@ class Looker:
                 return plain(save, phase, *self._reasons(save, mark))
         if "COMMITTED" in marks:
             return self._look_at_committed(save)
-        framework = framework_done(self._tree.save(save), self._clock(), self._settle_s)
+        framework = framework_done(self._tree.save(save))
         phase = CheckpointPhase.FRAMEWORK_DONE if framework.done else CheckpointPhase.IN_PROGRESS
         reasons = () if framework.done else (framework.why,)
         return CheckpointState(str(save), save.attempt, save.step, phase, framework.at, reasons=reasons)

@@ -7,6 +7,7 @@ same save at once, or one after the other was killed, and all end with what the 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from supervisor.checkpoints.framework import Framework, framework_done
 from supervisor.checkpoints.manifest import (
     MANIFEST_LIMIT,
     METADATA_JSON,
+    RECORD_LIMIT,
     CountersEntry,
     FileEntry,
     Manifest,
@@ -74,7 +76,7 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     Raises UnsoundError (broken), NotYetError, or OSError (can't be judged now).
     """
     _require_folder(path)
-    framework = framework_done(path, terms.now, terms.settle_s)
+    framework = framework_done(path)
     if not framework.done or framework.at is None:
         raise UnfinishedError(framework.why)
     seen = survey(path)
@@ -86,6 +88,8 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
         raise NotYetError(
             "no sidecar has been seen yet; without any, only what the save proves of itself can be sealed"
         )
+    if young and _is_torn(os.path.join(path, METADATA_JSON)):
+        raise NotYetError(f"{METADATA_JSON} does not parse yet")
     terms.step("before content")
     report = _read(path, save, terms)
     terms.step("after content")
@@ -99,6 +103,17 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     manifest = describe_save(save, report, sidecars, framework, terms=terms)
     _refuse(ledgers.apart_from_ranks(report.structure, manifest.counters), young=young)
     return manifest
+
+
+def _is_torn(path: str) -> bool:
+    """Is metadata.json there, and not whole? Then it is being written, or whoever wrote it is dead. Raises OSError."""
+    try:
+        json.loads(posix.read_bounded(path, RECORD_LIMIT))
+    except FileNotFoundError:
+        return False
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _read(path: str, save: SaveId, terms: Terms) -> Report:

@@ -144,6 +144,8 @@ def _fill(path: str, manifest: Manifest, step: posix.Step) -> None:
 
 def _fill_repaired(folder: str, manifest: Manifest, step: posix.Step) -> None:
     """A folder of links to each file, and beside them the files that the data lacks: the data itself is never written."""
+    if os.path.islink(folder):  # through it we would write into the data
+        raise ViewTakenError(f"{folder} already leads to a save")
     try:
         posix.make_folder(folder)
         for name in (*manifest.files, *([FOLDER] if manifest.ranks else [])):

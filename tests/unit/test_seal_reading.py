@@ -22,6 +22,7 @@ from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.structure import Structure
 from supervisor.checkpoints.reading.verifying import Options, verify
 from supervisor.checkpoints.store import PosixStore
+from supervisor.checkpoints.views import ViewTakenError
 from supervisor.errors import NotRestorable
 
 ID = "a0001-i0000040"
@@ -258,8 +259,8 @@ def test_a_metadata_json_that_is_young_may_still_come(tmp_path, torn):
     Path(path, "metadata.json").unlink()
     if torn is not None:
         Path(path, "metadata.json").write_bytes(torn)
-    waits = {Phase.NOT_YET} if torn is None else {Phase.IN_PROGRESS}
-    assert store.seal(ID).phase in waits
+    assert store.seal(ID).phase is Phase.NOT_YET
+    assert only(store).phase is Phase.FRAMEWORK_DONE  # so that nobody gives it up before it could be judged
     Path(path, "metadata.json").write_bytes(text)
     clock.at += 120
     assert store.seal(ID).reasons == ()
@@ -293,6 +294,56 @@ def test_one_that_comes_between_two_sealers_changes_nothing(tmp_path):
     Path(path, "metadata.json").write_bytes(text)
     assert store.seal(ID).phase is Phase.COMPLETED
     assert Path(store.make_view(2, ID), "iter_0000040/metadata.json").read_bytes() == TEXT
+
+
+def test_a_view_with_repairs_is_finished_wherever_its_making_stopped(store, tmp_path):
+    path = write_save(store, megatron=True)
+    Path(path, "metadata.json").unlink()
+    store.seal(ID)
+    seen = []
+
+    def stopping(at):
+        def step(name):
+            seen.append(name)
+            whole_views = store.view_targets()
+            assert whole_views in ({}, {2: ID}), whole_views
+            if len(seen) - 1 == at:
+                raise KeyboardInterrupt
+
+        return PosixStore(str(tmp_path / "c"), WORLD, Now(), step=step)
+
+    stopping(-1).make_view(2, ID)
+    boundaries = list(seen)
+    assert {"after metadata.json", "after link", "before view", "after view"} <= set(boundaries)
+    for at in range(len(boundaries)):
+        store.drop_view(2)
+        seen.clear()
+        with pytest.raises(KeyboardInterrupt):
+            stopping(at).make_view(2, ID)
+        view = Path(store.make_view(2, ID), "iter_0000040")
+        assert (view / "metadata.json").read_bytes() == TEXT
+        assert (view / "__3_0.distcp").read_bytes() == Path(path, "__3_0.distcp").read_bytes()
+        assert store.view_targets() == {2: ID}
+    assert not [name for name in os.listdir(tmp_path / "c/views") if name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("other", ["link", "file", "text"])
+def test_a_view_with_repairs_is_not_laid_over_another(store, tmp_path, other):
+    path = write_save(store, megatron=True)
+    Path(path, "metadata.json").unlink()
+    store.seal(ID)
+    view = tmp_path / "c/views/a0002"
+    view.mkdir()
+    if other == "link":
+        (view / "iter_0000040").symlink_to("../../saves/a0001/iter_0000040")
+    elif other == "file":
+        (view / "iter_0000040").write_text("x")
+    else:
+        (view / "iter_0000040").mkdir()
+        (view / "iter_0000040/metadata.json").write_text("{}")
+    with pytest.raises(ViewTakenError):
+        store.make_view(2, ID)
+    assert not Path(path, "metadata.json").exists()
 
 
 # --- speed ---------------------------------------------------------------------------------------------------------
