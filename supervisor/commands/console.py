@@ -56,8 +56,4 @@ def command(
 
     host, port = _address(listen)
     where = serve.Where(places or ("relight-runs",), host, port, cert, key, plain_http, tokens, audit, proxy)
-    serve.check(where)
-    scheme = "https" if cert else "http"
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"relight console on {scheme}://{shown}:{port}/ (tokens: relight token list)")
-    return serve.run(where)
+    return serve.run(where, lambda at: click.echo(f"relight console on {at} (tokens: relight token list)"))

@@ -1,204 +1,32 @@
-"""What the console says of one run, as values that become JSON. Pure: a Reading in, documents out.
-
-Times are wall seconds, spans are seconds. Text that came from logs is as it was seen; `text` fields are cleaned lines.
-"""
+"""What the console says of one run. Pure: a Reading in, the shapes of `shapes.py` out."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from policies import ledger
-from policies.agreement import Agreement, by_class
-from policies.facts import (
-    Books,
-    CheckpointPhase,
-    CheckpointState,
-    Choice,
-    Counters,
-    FaultClass,
-    Halted,
-    Incident,
-    Recover,
-    SaveView,
-    StepRow,
-)
+from policies.agreement import by_class
+from policies.facts import Books, CheckpointPhase, CheckpointState, Counters, Incident, Recover
 from supervisor.console.changes import changes
 from supervisor.console.nodes import counts
-from supervisor.console.reading import SCHEMA, Reading
+from supervisor.console.reading import Reading
+from supervisor.console.shapes import (
+    CheckpointsDocument,
+    Glance,
+    IncidentDocument,
+    IncidentRow,
+    IncidentsDocument,
+    LedgerDocument,
+    PlanDocument,
+    ReadAgain,
+    StatusDocument,
+    TextDocument,
+)
 from supervisor.telling.incident_facts import find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import incident_story, state_of
-from supervisor.telling.plan_page import PlanFacts, plan_facts, plan_text
+from supervisor.telling.plan_page import plan_facts, plan_text
 from supervisor.telling.story import run_story, standing, status_text
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A run in one row. `error`: why it cannot be read; then nothing else is known. `plan` is the digest of the open plan."""
-
-    run: str
-    error: str = ""
-    standing: str = ""
-    mode: str = ""
-    paused: bool = False
-    halted: str | None = None
-    ended: str | None = None
-    controller_alive: bool = False
-    decision: str = ""
-    attempt: int | None = None
-    step: int | None = None
-    loss: float | None = None
-    incidents: int = 0
-    open_incident: int | None = None
-    plan: str | None = None
-    waits: bool = False
-    checkpoint: str | None = None
-    written_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsDocument:
-    """All runs."""
-
-    runs: tuple[Glance, ...]
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class StatusDocument:
-    """What a run is doing now. `last_advance`: when any rank last moved on. `text`: as `relight status` prints it."""
-
-    glance: Glance
-    now: float
-    epoch: int
-    started_at: float | None
-    attempts: int
-    running: bool | None
-    phase: str | None
-    last_step: StepRow | None
-    last_advance: float | None
-    behind: tuple[int, ...]
-    halt: Halted | None
-    held: str
-    slots: int
-    slots_up: int | None
-    spares_ready: int | None
-    quarantined: int
-    way_back: CheckpointState | None
-    text: str
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDocument:
-    """The open plan: `page` are the facts, `text` the page of `relight plan`, `decision` the plan itself.
-
-    `before` is the plan of the same incident that this one has replaced, `changed` what is different.
-    """
-
-    open: bool
-    waits: bool
-    digest: str | None
-    since: float | None
-    page: PlanFacts | None
-    decision: Recover | None
-    choice: Choice
-    before: str | None
-    changed: tuple[str, ...]
-    text: str
-    controller_alive: bool
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class TextDocument:
-    """A text for people."""
-
-    text: str
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentRow:
-    """One incident in a list."""
-
-    number: int
-    attempt: int
-    at: float
-    fault: FaultClass
-    reason: str
-    suspects: tuple[str, ...]
-    closed: bool
-    state: str
-    lost_s: float | None
-    redo_iterations: int | None
-    follows: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentsDocument:
-    """All incidents, oldest first."""
-
-    incidents: tuple[IncidentRow, ...]
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentDocument:
-    """One incident: what is remembered of it, what it cost, its story. `split_s`: seconds by part, in order."""
-
-    incident: Incident
-    state: str
-    plan: str | None
-    lost_s: float | None
-    redo_iterations: int | None
-    samples_read_again: int | None
-    split_s: dict[str, float]
-    cost: ledger.Cost
-    story: str
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointsDocument:
-    """Saves in the store, those in progress among them; `known` is false where the store cannot be read now."""
-
-    known: bool
-    as_of: float | None
-    saves: tuple[CheckpointState, ...]
-    being_written: tuple[SaveView, ...]
-    free_bytes: int | None
-    way_back: str | None
-    schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class ReadAgain:
-    """Samples `first` to `first + count - 1` were read again because of an incident."""
-
-    incident: int
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerDocument:
-    """Both ledgers and where the time went. `effective_share`: of the time since the start, what was neither down nor redone."""
-
-    computed: int
-    lineage: int
-    rolled_back: int
-    skipped: int
-    adds_up: bool
-    samples: int | None
-    tokens: int | None
-    samples_read_again: int
-    read_again: tuple[ReadAgain, ...]
-    split_s: dict[str, float]
-    rank_hours: float
-    effective_share: float | None
-    agreement: tuple[Agreement, ...]
-    schema: int = SCHEMA
 
 
 def glance(name: str, reading: Reading) -> Glance:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from supervisor.console.answering import encoded
-from supervisor.console.documents import Glance, glance, moment
+from supervisor.console.documents import glance, moment
 from supervisor.console.reading import Follower, UnreadableError
+from supervisor.console.shapes import Glance
 
 LOOK_S = 1.0
 ALIVE_S = 15.0

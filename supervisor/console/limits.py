@@ -39,6 +39,7 @@ class Limits:
     asks: tuple[float, float] = (0.5, 10.0)
     body_bytes: int = 16_384
     body_s: float = 10.0
+    head_s: float = 10.0
     streams: int = 8
     pending: int = 32
     """So many requests may wait in a run directory; the controller looks at each of them in every tick."""

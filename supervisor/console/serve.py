@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import socket
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from supervisor.console import api, audit, tokens
 from supervisor.console.doors import Doors
+from supervisor.console.found import Parts
 from supervisor.console.limits import Limits
 from supervisor.console.reading import Runs
 from supervisor.errors import UserError
 
 NICE = 10
 CONNECTIONS = 256
-HEAD_S = 10.0
-"""So long may a client take to say what it wants; a crowd that never does would hold all connections."""
 HEAD_BYTES = 16_384
 
 
@@ -42,14 +43,15 @@ class Where:
 
 
 class HurriedProtocol(H11Protocol):
-    """HTTP/1.1 whose clients have HEAD_S to send the head of a request, the first one and each that follows."""
+    """HTTP/1.1 whose clients have `head_s` to say what they want, with the first request and each that follows."""
 
+    head_s = Limits().head_s
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the clock."""
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEAD_S, transport.close)
+        self._late = self.loop.call_later(self.head_s, transport.close)
 
     def data_received(self, data: bytes) -> None:
         """Stop the clock when a head is whole; start it with the first byte of the next one."""
@@ -60,7 +62,7 @@ class HurriedProtocol(H11Protocol):
             self._late.cancel()
             self._late = None
         elif speaking and self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self.transport.close)
+            self._late = self.loop.call_later(self.head_s, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
@@ -103,25 +105,26 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def application(where: Where, limits: Limits | None = None) -> Doors:
+def application(where: Where, limits: Limits) -> Doors:
     """The API behind its doors. Raises OSError when the audit log cannot be written."""
     keys = tokens.Tokens(where.tokens or tokens.default_path())
     log = audit.Audit(where.audit or audit.default_path())
-    limits = limits or Limits()
-    parts = api.Parts(Runs(where.places), keys, log, limits, where.answer_s)
+    parts = Parts(Runs(where.places), keys, log, limits, where.answer_s)
     return Doors(api.build(parts), keys, log, limits, tls=bool(where.cert))
 
 
 def server(where: Where, limits: Limits | None = None) -> uvicorn.Server:
     """Ready to run. Raises UserError."""
     check(where)
+    limits = limits or Limits()
+    protocol = type("Protocol", (HurriedProtocol,), {"head_s": limits.head_s})
     try:
         app = application(where, limits)
         config = uvicorn.Config(
             app,
             host=where.host,
             port=where.port,
-            http=HurriedProtocol,
+            http=protocol,
             ws="none",
             lifespan="off",
             log_level="warning",
@@ -141,9 +144,21 @@ def server(where: Where, limits: Limits | None = None) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def run(where: Where) -> int:
-    """Serve until it is told to end. Raises UserError."""
+def bound(where: Where) -> socket.socket:
+    """The socket it listens at. Raises UserError."""
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    try:
+        return socket.create_server((where.host, where.port), family=family, backlog=CONNECTIONS)
+    except OSError as error:
+        raise UserError(f"--listen {where.host}:{where.port}: {error.strerror}") from None
+
+
+def run(where: Where, tell: Callable[[str], None]) -> int:
+    """Serve until it is told to end; `tell` gets the address once it listens. Raises UserError."""
     ready = server(where)
-    os.nice(NICE)
-    ready.run()
-    return 0 if ready.started else 2
+    with bound(where) as listening:
+        host, port = listening.getsockname()[:2]
+        tell(f"{'https' if where.cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/")
+        os.nice(NICE)
+        ready.run(sockets=[listening])
+    return 0

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any, Self
 
@@ -165,3 +165,17 @@ class Console:
 
     def record(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+
+def listen(console: Console) -> tuple[HTTPConnection, HTTPResponse]:
+    link = HTTPConnection("127.0.0.1", console.port, timeout=20)
+    link.request("GET", "/api/runs/demo/events", headers={"authorization": f"Bearer {console.viewer}"})
+    came = link.getresponse()
+    return link, came
+
+
+def event(came: HTTPResponse) -> dict[str, object]:
+    while line := came.readline():
+        if line.startswith(b"data: "):
+            return dict(json.loads(line[6:]))
+    raise AssertionError("the stream has ended")

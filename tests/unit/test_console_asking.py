@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 from builders import training
-from console_run import Console, Controller, journaled, shown, waiting
+from console_run import Console, Controller, event, journaled, listen, shown, waiting
 
 from supervisor.console.limits import Limits
 from supervisor.console.reading import Follower
@@ -134,20 +132,6 @@ def test_a_run_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 # --- the stream ----------------------------------------------------------------------------------------------------
-
-
-def listen(console: Console) -> tuple[HTTPConnection, HTTPResponse]:
-    link = HTTPConnection("127.0.0.1", console.port, timeout=20)
-    link.request("GET", "/api/runs/demo/events", headers={"authorization": f"Bearer {console.viewer}"})
-    came = link.getresponse()
-    return link, came
-
-
-def event(came: HTTPResponse) -> dict[str, object]:
-    while line := came.readline():
-        if line.startswith(b"data: "):
-            return dict(json.loads(line[6:]))
-    raise AssertionError("the stream has ended")
 
 
 def test_a_change_is_told_without_asking(tmp_path: Path) -> None:

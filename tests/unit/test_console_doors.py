@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import training
-from console_run import Console, Controller, journaled, waiting
+from console_run import Console, Controller, event, journaled, listen, shown, waiting
 
 from supervisor.console import tokens
 from supervisor.console.audit import Audit
@@ -236,3 +236,32 @@ def test_many_keys_take_no_memory() -> None:
     for key in range(Buckets.KEPT + 1):
         buckets.of(f"other {key}")
     assert buckets.of("0") is not first
+
+
+def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    journaled(tmp_path, training())
+    with Console(tmp_path, replace(Limits(), head_s=0.3)) as console:
+        silent = [socket.create_connection(("127.0.0.1", console.port), timeout=20) for _ in range(20)]
+        for number, link in enumerate(silent):
+            link.sendall(b"GET / HTTP/1.1\r\nx"[:number])
+        assert [link.recv(1) for link in silent] == [b""] * 20
+        kept = socket.create_connection(("127.0.0.1", console.port), timeout=20)
+        kept.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert kept.recv(4096).startswith(b"HTTP/1.1 200 ")
+        kept.sendall(b"GET / HT")  # and the second head is never finished
+        while kept.recv(4096):
+            pass
+        for link in (kept, *silent):
+            link.close()
+
+
+def test_a_stream_is_no_client_that_says_nothing(tmp_path: Path) -> None:
+    scene = training()
+    run = journaled(tmp_path, scene)
+    with Console(tmp_path, replace(Limits(), head_s=0.1)) as console:
+        link, came = listen(console)
+        event(came)
+        scene.step(46)
+        shown(run, scene)
+        assert event(came)["step"] == 46  # the next look is a second later
+        link.close()
