@@ -1,7 +1,8 @@
 """Run directories as values: read, cached by what their files look like from outside, and never written to.
 
-A journal of 76 days takes seconds to read. Readings are shared by all viewers, one at a time is made of a run, and a
-long one is followed by a rest four times as long: no crowd of viewers makes the console busier than that.
+A journal of 76 days takes seconds to read the first time; then only what was added is read. Readings are shared by all
+viewers, one at a time is made of a run, and a long one is followed by a rest four times as long: no crowd of viewers makes
+the console busier than that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.journal import journal
 from supervisor.journal.entries import Decided, Stamped, Withdrawn
+from supervisor.journal.following import Tail
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, frozen
@@ -79,10 +81,11 @@ def looks(paths: Iterable[str]) -> Looks:
     return tuple(seen)
 
 
-def plans_of(entries: Iterable[Stamped]) -> tuple[dict[str, Recover], dict[str, str]]:
-    """The newest plans by digest, oldest first; and why those were withdrawn that were."""
-    plans: dict[str, Recover] = {}
-    withdrawn: dict[str, str] = {}
+def plans_of(
+    entries: Iterable[Stamped], plans: Mapping[str, Recover], withdrawn: Mapping[str, str]
+) -> tuple[dict[str, Recover], dict[str, str]]:
+    """The newest plans by digest, oldest first, and why those were withdrawn that were; added to what was known."""
+    plans, withdrawn = dict(plans), dict(withdrawn)
     for stamped in entries:
         entry = stamped.entry
         if isinstance(entry, Decided) and entry.digest and isinstance(entry.decision, Recover):
@@ -103,6 +106,7 @@ class Follower:
         self.run = RunDir(root)
         self._wall, self._ticks = wall, ticks
         self._lock = Lock()
+        self._tail = Tail(self.run.journal)
         self._journal: tuple[Looks, History, dict[str, Recover], dict[str, str]] | None = None
         self._status: tuple[Looks, Status | None] | None = None
         self._settings: Settings | None = None
@@ -148,8 +152,9 @@ class Follower:
         now = looks(path for _, path in journal.segments(self.run.journal))
         if before is None or before[0] != now:
             began = self._ticks()
-            entries = journal.read(self.run.journal)
-            before = self._journal = (now, fold_all(History(), entries), *plans_of(entries))
+            again, entries = self._tail.more()
+            history, plans, withdrawn = (History(), {}, {}) if again or before is None else before[1:]
+            before = self._journal = (now, fold_all(history, entries), *plans_of(entries, plans, withdrawn))
             self._rested_at = self._ticks() + REST * (self._ticks() - began)
         return before[1:]
 
