@@ -26,6 +26,7 @@ ELSEWHERE_S = 60.0
 up on a dead node after 11 s, on a hung one after 40 s (24.11 and 26.05), and waits 15 s for a slurmctld that comes back."""
 
 _PROBE = "relight-probe"
+_ORDERING = threading.Lock()  # an order on its way is a file named after this process
 
 
 class SlurmCommands:
@@ -59,7 +60,6 @@ class SlurmCommands:
         self._release_deadline_s = release_deadline_s
         self._reader = Reader(self._run_dir, job, self._env, call_s)
         self._bars = Bars(self._run_dir, self._reader, drain=drain)
-        self._ordering = threading.Lock()  # a file on its way is named after this process
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._addresses: dict[str, tuple[str, int]] = {}
 
@@ -91,7 +91,7 @@ class SlurmCommands:
         """
         if not self._admit(spec.epoch):
             return
-        with self._ordering:
+        with _ORDERING:
             localfiles.write_order(self._run_dir, spec)
         order = localfiles.read_order(self._run_dir, spec.name)
         if launching.read_claim(self._run_dir, spec.name) is not None:
