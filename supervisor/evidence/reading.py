@@ -159,18 +159,23 @@ class _Work:
         line, counted, start, end_of_line = at_start, 0, 0, -1
         full, met = self.full, self.met
         ends: list[int] = []
+        hot, whole, rfind = -1, False, data.rfind  # what is known of the row that was met last, while nothing is kept
+        nobody: set[bytes] = set()
+        heard, pass_over = nobody, ends.append
         step, early = self.step, self.marks - len(self.first_marks)
         first_steps: list[int] = []
         last_steps: deque[int] = deque(maxlen=self.marks)
         for hit in hits:
             row = hit & 4095
             end = hit >> 12
-            if row in full and end > end_of_line:
+            if end > end_of_line and row in full:
                 # What a cascade repeats by the million costs no more than this: whose line is it, and is it his first?
-                whole, passed = full[row]
-                begin = data.rfind(b"\n", 0, end - 1) + 1
-                if whole or data[begin : begin + SPEAKER] in met[row]:
-                    passed.append(hit)
+                if row != hot:
+                    hot, heard = row, met.get(row, nobody)
+                    whole, pass_over = full[row][0], full[row][1].append
+                begin = rfind(b"\n", 0, end - 1) + 1
+                if data[begin : begin + SPEAKER] in heard or whole:
+                    pass_over(hit)
                     continue
             if row == step:
                 # A line of progress is looked at when it is among the first or the last of the file, else only passed.
@@ -184,6 +189,7 @@ class _Work:
                 continue
             if ends:
                 self._line(data, start, end_of_line, line, ends)
+                hot = -1
             start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
             end_of_line = data.find(b"\n", max(end - 1, 0))
             if end_of_line < 0:
