@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,11 +15,14 @@ from console_run import journaled, shown, waiting
 from prometheus_client.parser import text_string_to_metric_families
 
 from policies.facts import UNKNOWN
+from supervisor.cli import COMMANDS
 from supervisor.console.metrics import GAUGES, exposition
 from supervisor.console.reading import Runs
+from supervisor.telling import runbooks
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[1] / "supervisor" / "console" / "alerts.yml"
+BOARD = RULES.with_name("board.json")
 
 
 def values(root: Path) -> dict[tuple[str, str], float]:
@@ -101,14 +105,51 @@ def test_the_alerts_speak_of_metrics_that_exist(tmp_path: Path) -> None:
 
 
 def test_the_alerts_lead_to_pages_and_commands_that_exist() -> None:
-    from supervisor.cli import COMMANDS
-    from supervisor.telling import runbooks
-
     actions = re.findall(r'action: "relight ([a-z]+)(?: ([a-z-]+))?', RULES.read_text())
     assert len(actions) == RULES.read_text().count("- alert:")
     for command, page in actions:
         assert command in COMMANDS
         assert command != "runbook" or page in runbooks.names()
+
+
+def questions(board: str) -> list[str]:
+    return [target["expr"] for panel in json.loads(board)["panels"] for target in panel["targets"]]
+
+
+def test_the_board_shows_metrics_that_exist_each_of_the_chosen_run(tmp_path: Path) -> None:
+    journaled(tmp_path, waiting())
+    exist = {name for name, _ in values(tmp_path)} | {name for name, _, _ in GAUGES}
+    asked = questions(BOARD.read_text())
+    told = {name for one in asked for name in re.findall(r"relight_[a-z_]+", one)}
+    assert len(told) > 15
+    assert told <= exist
+    assert all(one.count("relight_") == one.count('{run=~"$run"}') for one in asked)
+    panels = json.loads(BOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for p in (panel["gridPos"] for panel in panels)
+        for x in range(p["x"], p["x"] + p["w"])
+        for y in range(p["y"], p["y"] + p["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not here (Debian: the package prometheus)")
+def test_the_metrics_and_the_board_are_understood_by_prometheus(tmp_path: Path) -> None:
+    journaled(tmp_path, waiting())
+    said = exposition(Runs((str(tmp_path),)))
+    linted = subprocess.run(["promtool", "check", "metrics"], input=said, capture_output=True, check=False)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+    planted = said.replace(b"relight_loss", b"relight_loss_milliseconds")
+    assert subprocess.run(["promtool", "check", "metrics"], input=planted, capture_output=True, check=False).returncode
+    rules = [{"record": f"a:{n}", "expr": one} for n, one in enumerate(questions(BOARD.read_text()))]
+    made = tmp_path / "rules.yml"
+    made.write_text(json.dumps({"groups": [{"name": "board", "rules": rules}]}))
+    assert subprocess.run(["promtool", "check", "rules", str(made)], capture_output=True, check=False).returncode == 0
+    made.write_text(made.read_text().replace("time() - ", "time( - "))
+    assert subprocess.run(["promtool", "check", "rules", str(made)], capture_output=True, check=False).returncode != 0
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not here (Debian: the package prometheus)")
