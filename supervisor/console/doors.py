@@ -50,7 +50,7 @@ class Doors:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
-        source = (scope.get("client") or ("unknown", 0))[0]
+        source = clean(str((scope.get("client") or ("unknown", 0))[0]), 64)  # behind a proxy, what a header says
         call = clean(f"{method} {path}", 200)
         grant = None
         if path not in OPEN_PATHS or method not in READING:
