@@ -273,6 +273,11 @@ def _last_words(readings: Sequence[FileReading], places: Places) -> dict[int, La
             steps = [m.step for m in reading.marks if m.step is not None and m.line <= reading.words[0]]
             words[rank] = LastWords(reading.name, reading.words[0], max(steps, default=None), reading.words[1])
     for reading in readings:
+        for line, text in reading.own_words:
+            rank, _ = places.resolve(read_label(text), reading.name)
+            if rank is not None:
+                words.setdefault(rank, LastWords(reading.name, line, None, text))
+    for reading in readings:
         # In a log of several ranks the last words are those of the rank that they name; of its steps they say nothing.
         rank = read_label(reading.words[1]).rank if reading.words is not None else None
         if reading.words is not None and rank is not None:

@@ -85,6 +85,9 @@ class FileReading:
     marks: list[Mark] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     words: tuple[int, str] | None = None  # the last line before the first cascade (or of the file)
+    own_words: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # of labelled speakers, each before its own first cascade
     first_cascade: int | None = None
     first: Stamp | None = None  # the first time in the file
     first_line: int = 0  # where it stands
@@ -94,6 +97,9 @@ class FileReading:
 
 _PLACES: Final = ("layout-nccl", "layout-address", "layout-rank", "layout-process", "layout-alias")
 """Kinds that every speaker says once, and of which each counts."""
+
+_MARK: Final = re.compile(rb"\[(?:default|rank)\d{1,6}\]:|\d{1,6}: |[\w.-]{1,40}: \[rank\d{1,6}\]:")
+"""A label at the start of a line, by which the other lines of the same speaker are found."""
 
 _NOT_FINITE: Final = re.compile(
     r"loss['\"]?\s*[:=]\s*['\"]?[-+]?(nan|inf)|grad[_ ]norm['\"]?\s*[:=]\s*['\"]?[-+]?nan", re.IGNORECASE
@@ -137,6 +143,7 @@ class _Work:
         self.kept: Counter[int] = Counter()
         self.line = 1
         self.skipped: Counter[int] = Counter()
+        self.hurt: set[bytes] = set()  # the labels of those who have told of a cascade
         self.met: dict[int, set[bytes]] = {}  # by row: the speakers who have said it
         self.full: dict[
             int, tuple[bool, list[int]]
@@ -251,9 +258,8 @@ class _Work:
         out = self.out
         out.counts[signature.kind] += 1
         self.kept[row] += 1
-        if signature.role == "cascade" and out.first_cascade is None:
-            out.first_cascade = line
-            out.words = _last_words(self._behind(data, start), line)
+        if signature.role == "cascade":
+            self._before_cascade(data, start, line)
         if signature.role == "benign":
             self._had_enough(row, of_everybody=True)
             return
@@ -295,6 +301,22 @@ class _Work:
             out.raws.append(raw)
         elif signature.role == "context":
             self.late.setdefault(row, deque(maxlen=KEPT["context"])).append(raw)
+
+    def _before_cascade(self, data: bytes, start: int, line: int) -> None:
+        """Keep what was said last: in the file before its first cascade, and by each speaker of a label before his own first."""
+        out = self.out
+        if out.first_cascade is None:
+            out.first_cascade = line
+            out.words = _last_words(self._behind(data, start), line)
+        mark = _MARK.match(data, start, start + 48)
+        if mark is None or mark[0] in self.hurt or len(self.hurt) >= SPEAKERS:
+            return
+        self.hurt.add(mark[0])
+        at = data.rfind(b"\n" + mark[0], max(0, start - LOOK_BACK), start) + 1
+        if at > 0:
+            stop = data.find(b"\n", at)
+            text = clean(data[at : min(stop, at + TEXT)].decode("utf-8", "replace")).strip()
+            out.own_words.append((line - data.count(b"\n", at, start), text))
 
     def _had_enough(self, row: int, *, of_everybody: bool) -> None:
         if row not in self.full or self.full[row][0] != of_everybody:

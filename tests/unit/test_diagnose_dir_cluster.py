@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from logcases import NODES, diagnose, head, steps, timeouts
+from logcases import NODES, diagnose, head, steps, timeout, timeouts
 
 MCE = "mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 0: be00000000800400"
 CTLD = "slurmctld.log"
@@ -156,3 +156,11 @@ def test_a_link_that_came_up_again(tmp_path, again, suspects):
     files = {f"dmesg_{n}.log": down.format(m=6) + (up if n == again else "") for n in ("gx-02", "gx-03")}
     got = diagnose(tmp_path, {"slurm-77.out": head() + steps(), **files})
     assert (got["category"], got["suspect_nodes"], got["restart_ok"]) == ("hardware.network", suspects, False)
+
+
+def test_the_last_words_of_a_rank_in_a_log_of_all_are_those_before_its_own_cascade(tmp_path):
+    log = head() + steps() + "".join(timeout(rank) for rank in range(9)) + "[rank9]: evaluating on 3 batches\n"
+    log += timeout(9, seq=899) + "".join(timeout(rank) for rank in range(10, 16))
+    line = 1 + log[: log.index("[rank9]: evaluating")].count("\n")
+    got = diagnose(tmp_path, {"slurm-77.out": log})
+    assert (got["first_error"]["line"], got["first_error"]["rank"], got["category"]) == (line, 9, "software.user")
