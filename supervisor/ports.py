@@ -110,8 +110,8 @@ class Agents(Protocol):
         """Exit records that no agent has told of."""
         ...
 
-    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
-        """Ask for stacks and log tails."""
+    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0, *, stacks: bool = True) -> None:
+        """Ask for what the logs say by now, and for stacks."""
         ...
 
     def when_captured(self, callback: Callable[[int], None]) -> None:

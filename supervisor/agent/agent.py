@@ -34,7 +34,7 @@ from supervisor.agent.health.rounds import Rounds
 from supervisor.agent.kernel import Follow, KernelLog, Nothing, find
 from supervisor.agent.pids import is_still, read_pids
 from supervisor.agent.place import attempt_dir
-from supervisor.agent.stacks import Target, find_py_spy, keep_evidence
+from supervisor.agent.stacks import Kept, Target, find_py_spy, keep_evidence
 from supervisor.agent.sweep import sweep
 from supervisor.agent.uplink import Message, Uplink
 
@@ -174,10 +174,13 @@ class Agent:
             return
         # A fifth of the time is left for the answer's own way.
         deadline_s = min(600.0, max(0.5, 0.8 * deadline_s))
-        targets = await asyncio.to_thread(self._targets, attempt)
-        kept = await asyncio.to_thread(
-            keep_evidence, self._run_dir, attempt, self._node, targets, deadline_s, find_py_spy()
-        )
+        await asyncio.wait({self._start(self._read_logs())}, timeout=min(_LAST_WORDS_S, deadline_s))
+        kept: dict[str, Kept] = {}
+        if message.get("stacks") is not False:
+            targets = await asyncio.to_thread(self._targets, attempt)
+            kept = await asyncio.to_thread(
+                keep_evidence, self._run_dir, attempt, self._node, targets, deadline_s, find_py_spy()
+            )
         self._uplink.send(
             {
                 "type": "captured",

@@ -186,8 +186,11 @@ class Hub:
         """Tell the agents that the run is over; they end."""
         self._tell({"type": "over", "epoch": self._epoch})
 
-    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
-        """Ask every agent for the evidence of its ranks. Who is silent, or does not answer in time, is unknown."""
+    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0, *, stacks: bool = True) -> None:
+        """Ask every agent for the evidence of its ranks. Who is silent, or does not answer in time, is unknown.
+
+        Without `stacks` only for what is in the logs by now: the findings of each node come before its answer.
+        """
         known = self._intake.attempts.get(attempt)
         now = self._clock()
         able = [node for node, one in self._connections.items() if not self._is_silent(one, now)]
@@ -200,6 +203,7 @@ class Hub:
                 "incident": incident,
                 "attempt": attempt,
                 "deadline_s": deadline_s,
+                "stacks": stacks,
                 "clock": self._clock(),
             }
         )

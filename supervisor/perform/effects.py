@@ -33,6 +33,10 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+WORDS_S = 1.0
+"""An agent that has not told within this time what its logs say by now is not waited for; it reads them in milliseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What the effects need. `sockets(run directory)` makes the folder of the agents' sockets."""
@@ -166,13 +170,14 @@ class Effects:
             self._ports.store.abandon(one, "its attempt was stopped before the framework had finished it")
 
     def _capture(self, action: actions.Capture) -> None:
+        """The agents first: what their logs say by now must be heard before anything is decided, let alone stopped."""
         ports = self._ports
-        if action.stacks:
-            ports.agents.capture(action.incident, action.attempt, ports.capture_s)
+        deadline_s = ports.capture_s if action.stacks else min(WORDS_S, ports.capture_s)
+        ports.agents.capture(action.incident, action.attempt, deadline_s, stacks=action.stacks)
 
-        def copy(unknown: int | None, stacks: tuple[RankStack, ...] = ()) -> None:
+        def copy(unknown: int, stacks: tuple[RankStack, ...]) -> None:
             kept = ports.files.keep_evidence(action.incident, action.attempt)
-            missing = max(0, ports.layout.world - kept) if unknown is None else unknown
+            missing = unknown if action.stacks else max(0, ports.layout.world - kept)
             self.capture = CaptureView(action.incident, True, kept, missing, stacks)
 
         def captured(unknown: int) -> None:
@@ -180,10 +185,7 @@ class Effects:
             stacks = told.stacks if told is not None and told.incident == action.incident else ()
             self._work(action, "capture", lambda: copy(unknown, stacks))
 
-        if action.stacks:
-            ports.agents.when_captured(captured)
-        else:
-            self._work(action, "capture", lambda: copy(None))
+        ports.agents.when_captured(captured)
 
     def _launch(self, action: actions.Launch) -> None:
         """The map first, then the step. Asked twice, the map that stands is used again: same port, same name."""

@@ -158,3 +158,13 @@ def test_the_file_systems_clock_is_not_asked_of_lines_since_the_last_look(run, f
     os.utime(log, (began - 500, began - 500))
     (found,) = follower.look(began + 8.0, 108.0).findings
     assert (found["wall"], found["offset_bound"]) == (pytest.approx(began + 4.0), pytest.approx(4.0))
+
+
+def test_a_stamp_of_whole_seconds_is_known_to_its_second(run, follower):
+    """Else an error half a second after it would seem to have come later, and this one to have been survived."""
+    log = run / "kern.log"
+    log.write_text(stamped(5, "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 5"))
+    follower.watch([str(log)])
+    (found,) = look(follower)
+    assert found["wall"] % 1 == 0.5
+    assert found["offset_bound"] >= 0.5

@@ -168,7 +168,7 @@ class Agent:
             self._newer(int(message["attempt"]))
         elif kind == "capture":
             incident, attempt = message["incident"], message["attempt"]
-            self._time.after(1.0, lambda: self._captured(incident, attempt))
+            self._time.after(1.0 if message["stacks"] else 0.02, lambda: self._captured(incident, attempt))
 
     def _captured(self, incident: int, attempt: int) -> None:
         ranks = {str(rank): "ok" for rank in self._ranks.ranks_on(self.node.name, attempt)}

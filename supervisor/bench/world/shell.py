@@ -37,9 +37,9 @@ class SimHub(Hub):
 
     later: Callable[[float, Callable[[], None]], None]
 
-    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0) -> None:
+    def capture(self, incident: int, attempt: int, deadline_s: float = 30.0, *, stacks: bool = True) -> None:
         """Ask, and give up at the deadline."""
-        super().capture(incident, attempt, deadline_s)
+        super().capture(incident, attempt, deadline_s, stacks=stacks)
         asked = self._capturing
         if asked is not None:
             self.later(deadline_s, lambda: self._deadline(asked))
