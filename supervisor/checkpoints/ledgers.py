@@ -1,10 +1,9 @@
-"""What a save's own state says of itself, beside what the ranks and the manifest say of it. Pure: values in, reasons out."""
+"""What a save's own state says of itself, beside what its ranks say of it. Pure: values in, reasons out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from supervisor.checkpoints.manifest import CountersEntry, StateEntry
 from supervisor.checkpoints.reading.structure import Structure
@@ -33,23 +32,6 @@ def apart_from_ranks(structure: Structure, ranks: CountersEntry | None) -> list[
         f"the state of the save has {name} {said[name]}, its ranks say {getattr(ranks, field)}"
         for name, field in _OF_RANKS.items()
         if name in said and said[name] != getattr(ranks, field)
-    ]
-
-
-def apart_from_manifest(structure: Structure, sealed: StateEntry | None) -> list[str]:
-    """What the state says otherwise than when it was sealed; empty when it says the same.
-
-    Only what both know is compared: a later relight may read more of a state than the one that sealed it.
-    """
-    if sealed is None:
-        return []
-    now = state_of(structure)
-    said: Mapping[str, Any] = {"save id": now.save_id, **now.counters}
-    was: Mapping[str, Any] = {"save id": sealed.save_id, **sealed.counters}
-    return [
-        f"the state of the save has {name} {said[name]}, in the manifest {was[name]}"
-        for name in said
-        if None not in (said[name], was.get(name)) and said[name] != was[name]
     ]
 
 

@@ -7,23 +7,23 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 
 from supervisor import durable
-from supervisor.checkpoints import ledgers, posix
+from supervisor.checkpoints import posix
 from supervisor.checkpoints.manifest import LATE, FileEntry, Manifest
 from supervisor.checkpoints.posix import stamp_of
+from supervisor.checkpoints.reading import agreement
 from supervisor.checkpoints.reading.content import ContentReader, Job
 from supervisor.checkpoints.reading.findings import Finding, Weight
-from supervisor.checkpoints.reading.folder import Located, lag_of
+from supervisor.checkpoints.reading.folder import lag_of, look_at
 from supervisor.checkpoints.reading.listed import listed
-from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
-from supervisor.checkpoints.reading.verifying import Options, Report, verify_save
+from supervisor.checkpoints.reading.throttle import Throttle
 from supervisor.checkpoints.sidecars import FOLDER
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_name, step_of
 
 TRACKER = "latest_checkpointed_iteration.txt"
+_ALWAYS = frozenset({".metadata", "common.pt"})
 
 
 class ViewTakenError(Exception):
@@ -33,38 +33,22 @@ class ViewTakenError(Exception):
 def damage(path: str, manifest: Manifest, budget: int | None, seed: str, threads: int) -> tuple[Finding, ...]:
     """Compare a save's folder with its manifest; empty when they agree. Raises OSError, ReaderFault.
 
-    `budget`: bytes of content to read; None reads all. A sample depends on `seed` alone, so that it can be repeated.
-    The metadata is read beside the content, since each takes seconds of a recovery; what is wrong with it ends the reading.
+    `budget`: bytes of content to read; None reads all. A sample depends on `seed` alone, so that it can be repeated. What
+    the metadata says was held against the files when the save was sealed: with the same names, sizes and sums it still holds.
     """
+    try:
+        look = look_at(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return (Finding("MISSING_FILE", "", "the save's folder is gone"),)
+    found = _that_count((*look.findings, *agreement.against(look, listed(manifest))), manifest)
     throttle = Throttle(None)  # nothing trains while a view is made: a limit of speed would only be downtime
-    options = Options(listed(manifest), threads=threads, lag_s=0.0, content=False)
-
-    def stop_reading(done: Future[Report]) -> None:
-        if done.exception() is not None or _of_weight(done.result(), manifest):
-            throttle.cancel()
-
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata") as aside:
-        future = aside.submit(verify_save, Located(path, manifest.step), options)
-        future.add_done_callback(stop_reading)
-        try:
-            content = _content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle)
-        except CancelledError:
-            content = []
-        try:
-            report = future.result()
-        except (FileNotFoundError, NotADirectoryError):
-            return (Finding("MISSING_FILE", "", "the save's folder is gone"),)
-    found = [*_of_weight(report, manifest), *content]
-    # The state can be read only where the files are as they were.
-    said = [] if found else ledgers.apart_from_manifest(report.structure, manifest.state)
-    said += [] if found else ledgers.apart_from_ranks(report.structure, manifest.counters)
-    return (*found, *(Finding("IDENTITY", "", one) for one in said))
+    return found or tuple(_content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle))
 
 
-def _of_weight(report: Report, manifest: Manifest) -> list[Finding]:
-    """What counts: not what the framework may write after the seal, nor what the view repairs."""
+def _that_count(findings: Iterable[Finding], manifest: Manifest) -> tuple[Finding, ...]:
+    """Without what the framework may write after the seal, and what the view repairs."""
     excused = {("STRAY_FILE", name) for name in LATE} | {("BAD_METADATA_JSON", name) for name in manifest.repairs}
-    return [f for f in report.findings if f.weight is not Weight.NOTE and (f.code, f.path) not in excused]
+    return tuple(f for f in findings if f.weight is not Weight.NOTE and (f.code, f.path) not in excused)
 
 
 def _content_damage(path: str, names: list[str], manifest: Manifest, threads: int, throttle: Throttle) -> list[Finding]:
@@ -82,16 +66,16 @@ def _content_damage(path: str, names: list[str], manifest: Manifest, threads: in
 
 
 def sample(files: Mapping[str, FileEntry], budget: int | None, seed: str) -> list[str]:
-    """Which files to read within `budget` bytes: `.metadata` always, the others in an order that `seed` gives. Pure."""
+    """Which files to read within `budget` bytes: metadata and state always, the others in an order that `seed` gives. Pure."""
     if budget is None:
         return list(files)
 
     def lot(name: str) -> tuple[bool, bytes]:
-        return name != ".metadata", hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
+        return name not in _ALWAYS, hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
 
     chosen: list[str] = []
     for name in sorted(files, key=lot):
-        if chosen and files[name].size > budget:
+        if chosen and name not in _ALWAYS and files[name].size > budget:
             continue
         chosen.append(name)
         budget -= files[name].size

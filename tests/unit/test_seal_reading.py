@@ -1,6 +1,5 @@
 """A seal reads all of a save, once: what its sidecars and sizes do not show is found, told by its code, and never sealed."""
 
-import hashlib
 import json
 import os
 import re
@@ -16,8 +15,8 @@ from test_store_good import WORLD, Now, items_of, new_store, only, write_save, w
 from policies.facts import CheckpointPhase
 from supervisor.bench import fake_saves
 from supervisor.bench.fake_saves import Chunk, Object, named, value, whole
-from supervisor.checkpoints.ledgers import apart_from_manifest, apart_from_ranks
-from supervisor.checkpoints.manifest import CountersEntry, Manifest, StateEntry
+from supervisor.checkpoints.ledgers import apart_from_ranks
+from supervisor.checkpoints.manifest import CountersEntry, Manifest
 from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.structure import Structure
 from supervisor.checkpoints.reading.verifying import Options, verify
@@ -146,52 +145,6 @@ def test_counters_of_names_that_may_mean_something_else_do_not_count():
     assert apart_from_ranks(Structure("dcp", counters=counters), RANKS) == []
     assert apart_from_ranks(Structure("megatron", counters=counters), None) == []
     assert len(apart_from_ranks(Structure("megatron", counters=counters), RANKS)) == 1
-
-
-def test_only_what_both_know_is_held_against_the_manifest():
-    sealed = StateEntry(format="dcp", save_id="one", counters={"iteration": 40, "lr": 0.1})
-    now = Structure("megatron", save_id=None, counters={"iteration": 40, "dropped": 3})
-    assert apart_from_manifest(now, sealed) == []
-    assert apart_from_manifest(now, None) == []
-    other = Structure("dcp", save_id="two", counters={"iteration": 41})
-    assert len(apart_from_manifest(other, sealed)) == 2
-
-
-@pytest.mark.parametrize(
-    ("where", "was", "now", "words"),
-    [
-        ("state", 320, 312, "samples 320, in the manifest 312"),
-        ("counters", 320, 312, "samples 320, its ranks say 312"),
-    ],
-)
-def test_a_view_refuses_a_save_whose_state_is_not_that_of_its_manifest(store, tmp_path, where, was, now, words):
-    """A manifest that is whole in itself, and vouched for, but of other counters."""
-    path = write_save(store)
-    assert verify(path, Options(lag_s=0.0)).counters["samples"] == was
-    store.seal(ID)
-    manifest = manifest_of(tmp_path)
-    inner = manifest[where]["counters"] if where == "state" else manifest[where]
-    inner["samples"] = now
-    # Put down by a sealer who saw it so: the mark vouches for it.
-    other = new_store(tmp_path / "d")
-    write_save(other)
-    data = json.dumps(manifest).encode()
-    (tmp_path / f"d/seals/{ID}").mkdir()
-    (tmp_path / f"d/seals/{ID}/manifest.json").write_bytes(data)
-    mark = {
-        "schema": 1,
-        "outcome": "COMMITTED",
-        "completed_at": 1.0,
-        "manifest_sha256": hashlib.sha256(data).hexdigest(),
-        "reasons": [],
-    }
-    (tmp_path / f"d/seals/{ID}/COMMITTED").write_text(json.dumps(mark))
-    for name in os.listdir(path):
-        if name != "relight":
-            Path(tmp_path / "d/saves/a0001/iter_0000040" / name).write_bytes(Path(path, name).read_bytes())
-    with pytest.raises(NotRestorable, match=f"IDENTITY: .*{words}") as refused:
-        other.make_view(2, ID)
-    assert not refused.value.not_yet
 
 
 # --- repairs -------------------------------------------------------------------------------------------------------

@@ -84,6 +84,13 @@ def _strays(structure: Structure, look: Look, manifest: Listed | None, found: Co
             found.add("OTHER_FILE", name, f"{stamp.size} bytes")
 
 
+def against(look: Look, manifest: Listed) -> tuple[Finding, ...]:
+    """Names and sizes against a manifest alone, whatever the metadata says."""
+    found = Collected()
+    _listed(look, manifest, found)
+    return found.all()
+
+
 def _listed(look: Look, manifest: Listed | None, found: Collected) -> None:
     """Against the manifest: the same names, and the same sizes."""
     if manifest is None:
