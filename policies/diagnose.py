@@ -147,7 +147,9 @@ def diagnose(history: History, incident: Incident, view: View, layout: Layout, b
     elif trouble.fault in _DEATHS | {FaultClass.STALL}:
         logged = [f for f in view.findings if f.attempt == attempt.number and (f.wall is None or f.wall < before)]
         kept = view.capture.stacks if view.capture is not None and view.capture.incident == incident.number else ()
-        found = _judged(livecase.case(attempt, layout, logged, exits, shown, kept), attempt, exits, trouble)
+        # What ends after a stall ends of it, or of our own stop.
+        ended = () if trouble.fault is FaultClass.STALL else exits
+        found = _judged(livecase.case(attempt, layout, logged, ended, shown, kept), attempt, ended, trouble)
     if found is None:
         found = _as_seen(attempt, trouble)
     cascade = _cascade(exits, found.first) or found.cascade

@@ -18,7 +18,7 @@ def test_the_seeds_draw_every_fault() -> None:
     assert drawn == set(FAULTS)
 
 
-@pytest.mark.parametrize("seed", [170, 10484, 10688])
+@pytest.mark.parametrize("seed", [170, 10484, 10688, 10795])
 def test_seeds_that_once_failed(seed: int) -> None:
     assert swarm_one(seed).why() == []
 

@@ -131,3 +131,9 @@ def test_a_peer_that_is_no_node_of_ours_is_not_known() -> None:
     one = replace(finding("peer-gone", "cascade", 0, 1.0), peer="10.1.2.3")
     assert livecase.clue(one, SLOTS, None).peer is None
     assert livecase.clue(replace(one, peer="n7"), SLOTS, None).peer == "n7"
+
+
+def test_what_ends_after_a_stall_is_not_its_cause() -> None:
+    """All ranks are killed by our own stop, which was asked for twice. The simulated world found it (swarm seed 10795)."""
+    exits = tuple(end(rank, f"n{rank}", at=700.0, signal=9) for rank in range(8))
+    assert [f.text for f in look(FaultClass.STALL, exits=exits).first] == ["what was seen"]
