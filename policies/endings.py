@@ -38,7 +38,7 @@ def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
 def _spoils(done: Clue, root: Clue, case: Case) -> bool:
     """An error that stands before the trainer's last word, or a last save that failed after it."""
     if root.file == done.file and root.line < done.line:
-        return root.grade >= 3
+        return root.grade >= 3 and not case.completed  # both the trainer and Slurm say that it got over this
     if root.category.startswith("storage.") and root.file == done.file:
         return not any(c.kind == "activity-saved" and c.file == done.file and c.line > done.line for c in case.clues)
     return False
@@ -57,6 +57,10 @@ def weakest(
     if not pool and not any(c.kind in TIMED_OUT for c in live):
         # Where collectives timed out, and all that ended are their victims, no end of a process is the cause.
         pool = [c for c in roots if not _swept(c, live)] or [c for c in live if c.kind == "killed"]
+    if told := [c for c in roots if c.kind == "accounting-end"]:
+        # Slurm gives such a state only where it ended the job itself: the ends of processes followed from that.
+        hung = any(c.kind in TIMED_OUT for c in live)
+        pool = told if not hung else [c for c in pool if c not in told]
     earliest = minimal(pool)
     if earliest and any(c.kind != "cancelled-by" for c in earliest):
         first = min((c for c in earliest if c.kind != "cancelled-by"), key=best_evidence)
@@ -73,7 +77,8 @@ def weakest(
     fallen = [
         c
         for c in live
-        if c.role == "root" and c.kind != "cancelled-by" and not (_of_a_victim(c, victims) or _swept(c, live))
+        if c.role == "root" and c.kind not in ("cancelled-by", "accounting-end")
+        if not (_of_a_victim(c, victims) or _swept(c, live) or (c.survived and c.kind == "node-unanswering"))
     ]
     if fallen:  # it was survived, and is still the best that there is
         first = min(fallen, key=best_evidence)

@@ -33,6 +33,9 @@ GPU_SYMPTOMS: Final = frozenset(
 NODES_LOST: Final = frozenset({"node-failure", "node-lost", "node-unanswering"})
 """Kinds by which a scheduler or a launcher gives a machine up."""
 
+ABORTS: Final = frozenset({"python-crash", "native-crash", "open-mpi-crash"})
+"""Kinds in which a process ends that is being ended."""
+
 SHADOWS: Final = frozenset({"xid-stopped"})
 """Kinds that any error of a program on the same node explains: the driver only tells that it stopped its work."""
 
@@ -64,6 +67,8 @@ def judge(case: Case) -> Verdict:
     ended = [clue for clue in strong if clue.category.startswith("scheduler.") and clue.kind not in NODES_LOST]
     ended.sort(key=best_evidence)
     causes = still_down([clue for clue in strong if clue not in ended], live)
+    by_hand = [c for c in live if c.kind == "cancelled"] if any(c.kind == "cancelled-by" for c in live) else []
+    causes = [c for c in causes if not any(_aborted_by(end, c) for end in (*ended, *by_hand))]
     if ended and not _before(causes, ended[0]) and not _hung_before(live, ended[0]):
         return _scheduler(ended[0], live)
     if causes:
@@ -92,6 +97,13 @@ def _fewer(causes: Sequence[Clue]) -> list[Clue]:
 
 def _before(causes: Iterable[Clue], end: Clue) -> bool:
     return any(not surely_before(end, cause) for cause in causes)
+
+
+def _aborted_by(end: Clue, crash: Clue) -> bool:
+    """Is this the abort of a process that Slurm was ending? Such a crash counts only where it surely came first."""
+    if crash.kind not in ABORTS or crash.grade > 2:
+        return False
+    return crash.line > end.line if crash.file == end.file else not surely_before(crash, end)
 
 
 def _hung_before(live: Iterable[Clue], end: Clue) -> bool:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
+from supervisor.evidence.accounting import completed, ends, of_others
 from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
 from supervisor.evidence.labels import read_label
 from supervisor.evidence.names import expand, numbers
@@ -58,7 +59,9 @@ def assemble(
     places = resolve(readings) if places is None else places
     clocks = measure(readings, places.node_of_file, zones or {})
     clues = [clue for reading in readings for clue in _clues(reading, places, clocks)]
-    clues = survivors(clues, readings, clocks, places)
+    others = of_others(readings)
+    clues = [clue for clue in clues if (clue.file, clue.line) not in others]
+    clues = [*survivors(clues, readings, clocks, places), *ends(readings)]
     notes = [*clocks.notes, *(f"{r.name}: {r.problem}" for r in readings if r.problem)]
     last = max((m for r in readings for m in r.marks if m.step is not None), key=lambda m: m.step or 0, default=None)
     return Case(
@@ -66,7 +69,7 @@ def assemble(
         nodes=places.nodes,
         world=places.world,
         per_node=places.per_node if places.whole else None,
-        completed=_completed(readings),
+        completed=completed(readings),
         finished_at=_finished(clues, readings),
         last_words=_last_words(readings, places),
         stacks=tuple(_stacks(readings, places)),
@@ -88,7 +91,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
     )
     found = []
     for raw in reading.raws:
-        if raw.row.kind.startswith("layout-"):
+        if raw.row.kind.startswith("layout-") or raw.row.kind == "accounting-row":
             continue
         rank, node = _who(raw, reading.name, places, blocks)
         stepped = jump_line is not None and raw.line >= jump_line
@@ -258,11 +261,6 @@ def _finished(clues: Sequence[Clue], readings: Sequence[FileReading]) -> Clue | 
     return said or next(
         (c for c in clues if c.kind == "finished-word" and c.line > ends.get(c.file, c.line) - LAST_LINES), None
     )
-
-
-def _completed(readings: Sequence[FileReading]) -> bool | None:
-    said = [raw.row.kind for r in readings for raw in r.raws if raw.row.kind in ("job-completed", "job-failed")]
-    return None if not said else "job-failed" not in said
 
 
 def _last_words(readings: Sequence[FileReading], places: Places) -> dict[int, LastWords]:

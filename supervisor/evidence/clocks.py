@@ -151,6 +151,7 @@ def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, st
         for step, when in own.items():
             of_step[step].append(when)
     middle = {step: median(times) for step, times in of_step.items() if len(times) >= 2}
+    of_node: dict[str, list[float]] = defaultdict(list)
     for name, own in at.items():
         apart = [when - middle[step] for step, when in own.items() if step in middle]
         if not apart:
@@ -163,15 +164,11 @@ def _shared_steps(readings: Sequence[FileReading], node_of_file: Mapping[str, st
             clock.shift, clock.bound = clock.shift - off, max(SYNCED_S, spread)
             clock.note = f"{name}: clock {off:+.1f} s against the others, by {len(apart)} shared steps"
             clocks.notes.append(clock.note)
-            node = node_of_file.get(name)
-            for other in readings:
-                if (
-                    node is not None
-                    and other.name != name
-                    and node_of_file.get(other.name) == node
-                    and other.name not in at
-                ):
-                    clocks.of_file[other.name].shift -= off
+            if (node := node_of_file.get(name)) is not None:
+                of_node[node].append(off)
+    for reading in readings:
+        if reading.name not in at and (offs := of_node.get(node_of_file.get(reading.name, ""))):
+            clocks.of_file[reading.name].shift -= median(offs)  # the ranks of a node read the same clock
 
 
 def _same_openings(readings: Sequence[FileReading], clocks: Clocks) -> None:

@@ -53,6 +53,14 @@ _CONSOLE: Final = re.compile(
 )
 """What stands before the lines of a machine's console, and in those of a collector of logs (RFC 5424)."""
 
+_STAMPED: Final = re.compile(
+    r"^\[?20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]? "
+    r"\[(?!(?:main|thread|worker|fork|pool|proc|rank|gpu|local|task|spawn|actor|shard|[dtpec]p|iter|step|epoch|pg|pid)\w*[-_]?\d)"
+    r"([A-Za-z][A-Za-z-]{0,40}\d[\w-]{0,20})(?:\.[\w.-]+)?\] ",
+    re.IGNORECASE,
+)
+"""A host in brackets behind the time, as many formats of loggers have it; threads and ranks stand there too."""
+
 _POD: Final = re.compile(r"^\[pod/([A-Za-z][\w-]{0,62})/[\w-]+\] |^\[\d{1,5},mpirank:\d{1,6},([\w-]{1,63})\]<std")
 _HOST: Final = re.compile(
     r"\brank[ =:]{1,2}\d{1,6}\b.{0,48}?(?<!to )\b(?:host(?:name)?|node(?:_?name)?)[\"']?[=:] ?[\"']?([A-Za-z][\w-]{0,62})\b",
@@ -150,7 +158,7 @@ def read_label(line: str) -> Label:
     elif (
         (m := _KERNEL.search(head))
         or ((m := _PDSH.match(head)) and any(c.isdigit() for c in m[1]))
-        or (m := _PDSH_RANK.match(head) or _POD.match(head) or _CONSOLE.match(head))
+        or (m := _PDSH_RANK.match(head) or _POD.match(head) or _CONSOLE.match(head) or _STAMPED.match(head))
     ):
         node = m[m.lastindex or 1]
     return Label(rank, local, task, _node(node), pid, ip)

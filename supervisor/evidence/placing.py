@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from supervisor.evidence.accounting import nodes as accounted
 from supervisor.evidence.introductions import (
     addresses,
     devices,
@@ -61,7 +62,7 @@ def _told(readings: Sequence[FileReading]) -> tuple[list[str], int | None, int |
             elif raw.row.kind in ("layout-size", "layout-nccl"):
                 world = world or number(raw.groups.get("world"))
                 each = each or number(raw.groups.get("each"))
-    return nodes, world, each
+    return nodes or accounted(readings), world, each
 
 
 def resolve(

@@ -16,6 +16,9 @@ from supervisor.evidence.stamps import with_year
 RECOVERY: Final = 20
 """Lines within which a client that got its answer after all speaks of what stands above it."""
 
+REPORT: Final = 6
+"""Lines in which the kernel tells what a machine check was."""
+
 
 def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks, places: Places) -> list[Clue]:
     """Mark the clues after which training went on for two steps or more: they were not what ended it."""
@@ -39,9 +42,11 @@ def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks
     out = []
     ends = {c.file: c.line for c in clues if c.kind == "finished"}
     words = sorted((c for c in clues if c.kind in ("node-back", "node-failure")), key=lambda c: c.line)
-    over = {(c.file, c.line) for c in clues if c.kind == "recovered"}
+    over = {(c.file, c.line) for c in clues if c.kind in ("recovered", "batch-resized")}
+    mended = {(c.file, c.line) for c in clues if c.kind == "memory-corrected"}
     for clue in clues:
         survived = clue.survived or _recovered(clue, over) or _started_anew(clue, lines.get(clue.file, []), ends)
+        survived = survived or _corrected(clue, mended)
         survived = survived or (clue.kind == "node-unanswering" and _answers_again(clue, words))
         if clue.role != "benign" and not clue.category.startswith("scheduler."):
             own = lines.get(clue.file, [])
@@ -61,9 +66,15 @@ def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks
 
 def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
     """Did the client that tells of an error tell of its success in the next lines?"""
-    if not clue.category.startswith(("storage.", "data")) or clue.role != "root":
+    if not clue.category.startswith(("storage.", "data", "oom.gpu")) or clue.role != "root":
         return False
     return any((clue.file, clue.line + behind) in over for behind in range(1, RECOVERY))
+
+
+def _corrected(clue: Clue, mended: Collection[tuple[str, int]]) -> bool:
+    """Is this the kernel's word that a machine check was logged, of an error that it next calls corrected?"""
+    told = clue.kind == "machine-check" and "events logged" in clue.text
+    return told and any((clue.file, clue.line + behind) in mended for behind in range(-3, REPORT))
 
 
 def _answers_again(clue: Clue, words: Sequence[Clue]) -> bool:
