@@ -38,8 +38,13 @@ shift 4
 """
 """A shell, because 641 of them may live beside the controller for weeks: 1 MB each. All arguments are words of their own."""
 
-TASK: Final = ("/bin/sh", "-c", 'exec "$@" >>"$RELIGHT_OUTPUT" 2>&1', "sh")
+TASK: Final = ("/bin/sh", "-c", 'unset SLURM_PTY_PORT; exec "$@" >>"$RELIGHT_OUTPUT" 2>&1', "sh")
 """Before a task's own words. It opens its output itself: what is written through srun ends in SIGPIPE once srun is gone."""
+
+_KEEP_GOING: Final = {"SLURM_PTY_PORT": "0"}
+"""Without it srun kills the whole step when a node resets its connection, as one does that has booted again; `--no-kill`
+does not prevent that (seen on 22.05.8 and 24.11.5). srun spares whoever has this set (step_launch.c,
+step_launch_notify_io_failure), and uses it for nothing else unless a terminal was asked for."""
 
 _AGENT = re.compile(r"\.agent\..+\.e\d+\.\d+")
 _TAIL: Final = 1 << 20  # bytes of srun's words that are read; what it says of 10,000 nodes fits
@@ -110,7 +115,7 @@ def start(
     os.makedirs(os.path.dirname(order.output), mode=0o700, exist_ok=True)
     full = dict(env) | dict(order.env)
     full |= {"RELIGHT_STEP": order.name, "RELIGHT_RUN_DIR": run_dir, "RELIGHT_OUTPUT": order.output}
-    full |= {"SLURM_HOSTFILE": hosts}
+    full |= {"SLURM_HOSTFILE": hosts} | _KEEP_GOING
     with open(order.output, "ab") as output:
         launcher = subprocess.Popen(
             ["/bin/sh", "-c", _LAUNCHER, "relight-launch", head, mine, claim, exit_path, *argv],

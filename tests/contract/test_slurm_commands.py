@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -35,7 +34,9 @@ def bed() -> Iterator[SlurmBed]:
     why = install.ensure()
     if why is not None:
         pytest.skip(why)
-    with SlurmBed(Shape(nodes=6, slurmd_timeout_s=5, message_timeout_s=5, switches=3), root) as bed:
+    # No shorter: one round of pings takes twice the message timeout while a node hangs, and a node that is well but was
+    # not asked for longer than slurmd's timeout is declared down (seen on 24.11).
+    with SlurmBed(Shape(nodes=6, slurmd_timeout_s=12, message_timeout_s=4, switches=3), root) as bed:
         yield bed
 
 
@@ -369,25 +370,15 @@ def test_somebody_who_drains_over_our_bar_keeps_it(world):
     assert drain_of(world.bed, node) == (True, "fan 3")
 
 
-def test_without_the_right_to_drain_our_own_note_stands_and_it_is_said(world, tmp_path):
-    scontrol = tmp_path / "bin" / "scontrol"
-    scontrol.parent.mkdir()
-    found = subprocess.run(
-        ["/bin/sh", "-c", "command -v scontrol"], env=world.bed.env, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    count = tmp_path / "count"
-    text = f'#!/bin/sh\necho "$*" >>{count}\nexec setpriv --reuid 65534 --regid 65534 --clear-groups {found} "$@"\n'
-    scontrol.write_text(text)
-    scontrol.chmod(scontrol.stat().st_mode | stat.S_IXUSR)
-    cluster = world.again(env=world.bed.env | {"PATH": f"{scontrol.parent}:{world.bed.env['PATH']}"})
+def test_without_the_right_to_drain_our_own_note_stands_and_it_is_said(world):
+    cluster = world.again(env=world.bed.as_user(65534))
     assert cluster.drain_refused is None
     cluster.bar(world.nodes[1], KEY)
     assert cluster.drain_refused is not None
     assert "scontrol update" in cluster.drain_refused
     assert drain_of(world.bed, world.nodes[1])[0] is False
     assert Path(world.run_dir, f"nodes/{world.nodes[1]}/bar.json").exists()
-    cluster.bar(world.nodes[2], KEY)
-    assert count.read_text().count("State=DRAIN") == 1  # it is asked once, not for every node
+    assert condition(world.view(), world.nodes[1]) is NodeCondition.UP
     cluster.unbar(world.nodes[1], KEY)
     assert not Path(world.run_dir, f"nodes/{world.nodes[1]}/bar.json").exists()
 
@@ -422,13 +413,16 @@ def test_one_node_crashes_and_one_hangs(bed, tmp_path):
     try:
         batch, spare, well, crashed, hung = world.nodes
         world.run(hosts=(hung, well, crashed))
-        bed.crash_node(crashed)
+        bed.crash_node(crashed, reset=True)  # srun as it comes would kill all the others now
         bed.hang_node(hung)
         assert not world.cluster.probe(crashed, 5.0)
         assert not world.cluster.probe(hung, 1.0)
         assert world.cluster.probe(well, WAIT_S)
+        world.until(lambda view: condition(view, hung) is NodeCondition.SILENT)
+        assert world.view().steps[STEP].running_on == {well, crashed, hung}  # Slurm waits until we have looked
+        assert world.tasks(well)
+        assert "abort" not in world.output()
         world.cluster.stop(STEP, 1)
-        view = world.until(lambda view: condition(view, hung) is NodeCondition.SILENT)
         # Slurm names all three until the step is over; that the well node is empty, srun has said.
         view = world.until(lambda view: well not in view.steps[STEP].running_on)
         assert hung in view.steps[STEP].running_on
@@ -437,7 +431,7 @@ def test_one_node_crashes_and_one_hangs(bed, tmp_path):
         assert world.tasks(hung)
         view = world.until(lambda view: {condition(view, n) for n in (crashed, hung)} == {NodeCondition.DOWN})
         assert not view.steps[STEP].running
-        assert "left job" in view.nodes[crashed].reason
+        view = world.until(lambda view: all("left job" in view.nodes[n].reason for n in (crashed, hung)))
         with pytest.raises(OSError, match=crashed):
             world.cluster.launch(world.spec(name="demo.a0002.e1", hosts=(spare, crashed)))
         world.run(name="demo.a0003.e1", hosts=(spare, well))
@@ -451,6 +445,21 @@ def test_one_node_crashes_and_one_hangs(bed, tmp_path):
     finally:
         bed.cancel(world.job)
         heal(bed)
+
+
+def test_the_plant_a_srun_as_it_comes_ends_the_step(world):
+    """Why SLURM_PTY_PORT is set for srun: by default a connection that is reset makes it kill every rank that is left."""
+    _, well, crashed = world.nodes
+    argv = ("srun", f"--jobid={world.job}", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "-n2")
+    with open(f"{world.run_dir}/said", "wb") as said:
+        bare = subprocess.Popen(
+            [*argv, f"--nodelist={well},{crashed}", "sleep", "1000"], env=world.bed.env, stdout=said, stderr=said
+        )
+    world.until(lambda _: world.tasks(well) and world.tasks(crashed))
+    world.bed.crash_node(crashed, reset=True)
+    bare.wait(WAIT_S)
+    assert b"aborting, io error" in Path(f"{world.run_dir}/said").read_bytes()
+    world.until(lambda _: not world.tasks(well))
 
 
 @pytest.mark.parametrize("short", ["n[001-003,007],login1", "n[9-11]", "r[1-2]n[01-02]", "n[098-101]", "a-b[1],c.d"])

@@ -19,14 +19,19 @@ from contextlib import ExitStack, suppress
 from typing import Final, Self
 
 from slurm import processes
-from supervisor.bench.slurmbed import config
+from supervisor.bench.slurmbed import config, sockets
 from supervisor.bench.slurmbed.config import Shape
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _COMMANDS: Final = ("squeue", "sinfo", "scontrol", "srun", "scancel", "sbatch", "sacct")
 _DEADLINE_S: Final = 60.0
 
-_INIT: Final = 'echo up; exec >>"$2" 2>&1; slurmd -D -N "$1" & while :; do sleep 86400 & wait $!; done'
+_NAMESPACE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child=KILL")
+"""Before a command: everything that it starts ends with it, and it ends with us."""
+
+_INIT: Final = (
+    'mount -t proc proc /proc && echo up; exec >>"$2" 2>&1; slurmd -D -N "$1" & while :; do sleep 86400 & wait $!; done'
+)
 """The first process of a node: it outlives its slurmd and reaps what is left behind."""
 
 
@@ -96,8 +101,8 @@ class SlurmBed:
 
     # --- using it ---
 
-    def run(self, *argv: str, check: bool = True, user: int | None = None, deadline_s: float = _DEADLINE_S) -> str:
-        """Run a command of Slurm (as another user id) and answer what it printed. Raises BedError where it fails."""
+    def run(self, *argv: str, check: bool = True, deadline_s: float = _DEADLINE_S) -> str:
+        """Run a command of Slurm and answer what it printed. Raises BedError where it fails."""
         done = subprocess.run(
             argv,
             env=self.env,
@@ -107,13 +112,23 @@ class SlurmBed:
             text=True,
             timeout=deadline_s,
             check=False,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
         )
         if check and done.returncode:
             raise BedError(f"{' '.join(argv)}: {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def as_user(self, uid: int) -> dict[str, str]:
+        """`env` for whoever runs commands as another user: one without rights, since no account says otherwise."""
+        folder = f"{self.base}/bin-{uid}"
+        os.makedirs(folder, exist_ok=True)
+        change = f"setpriv --reuid {uid} --regid {uid} --clear-groups"
+        for command in _COMMANDS:
+            with open(f"{folder}/{command}", "w", encoding="ascii") as file:
+                file.write(
+                    f'#!/bin/sh\nexec {" ".join(self._prefix)} {change} /usr/bin/env PATH={_PATH} {command} "$@"\n'
+                )
+            os.chmod(f"{folder}/{command}", 0o755)  # noqa: S103
+        return self.env | {"PATH": f"{folder}:{_PATH}"}
 
     def submit(self, nodes: int, *options: str, body: str = "exec sleep 100000") -> str:
         """A job that holds `nodes` whole nodes, as `relight sbatch` asks for them; its id once it runs."""
@@ -160,15 +175,14 @@ class SlurmBed:
                 if true():
                     return
             time.sleep(0.05)
-        raise BedError(f"not seen in {deadline_s:.0f} s: {what}; logs in {self.base}/log")
+        raise BedError(f"not seen in {deadline_s:.0f} s: {what}; {self._last_words()}")
 
     # --- what can happen to a node ---
 
     def start_node(self, name: str) -> None:
         """Boot a node; also one that has crashed."""
         log = f"{self.base}/log/node.{name}.out"
-        command = ["setpriv", "--pdeathsig", "KILL", *self._prefix]
-        command += ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private"]
+        command = [*_NAMESPACE, "--mount", *self._prefix]
         with open(log, "ab") as said:
             self._nodes[name] = node = subprocess.Popen(
                 [*command, "sh", "-c", _INIT, "init", name, log],
@@ -181,16 +195,24 @@ class SlurmBed:
             )
         assert node.stdout is not None  # noqa: S101  it was asked for
         if node.stdout.readline() != b"up\n":
-            raise BedError(f"{name} did not start (no right to make a process namespace?)")
+            with open(log, encoding="utf-8", errors="replace") as said_by_it:
+                raise BedError(f"{name} did not start: {said_by_it.read()[-300:].strip()}")
 
-    def crash_node(self, name: str) -> None:
-        """Power loss: slurmd, slurmstepd and every task are gone at once."""
+    def crash_node(self, name: str, *, reset: bool = False) -> None:
+        """Power loss: slurmd, slurmstepd and every task are gone at once.
+
+        `reset`: whoever is connected to its steps hears of it by a reset and not by an end, as from a node that has
+        booted again and knows nothing of its old connections.
+        """
         node = self._nodes.pop(name)
         pids = self.node_pids(name, node)
+        held = [one for pid in pids if _command(pid) == "slurmstepd" for one in sockets.take(pid)] if reset else []
         processes.send(pids, signal.SIGKILL)
         _end(node)
         if not processes.wait_gone(pids, _DEADLINE_S):
             raise BedError(f"{name}: something did not end")
+        for one in held:
+            sockets.reset(one)
 
     def hang_node(self, name: str) -> None:
         """Freeze every process: its ports take connections, and nothing answers."""
@@ -274,7 +296,7 @@ class SlurmBed:
                 file.write(text)
         for command in _COMMANDS if self._prefix else ():
             with open(f"{base}/bin/{command}", "w", encoding="ascii") as file:
-                file.write(f'#!/bin/sh\nexec {" ".join(self._prefix)} {command} "$@"\n')
+                file.write(f'#!/bin/sh\nexec {" ".join(self._prefix)} /usr/bin/env PATH={_PATH} {command} "$@"\n')
             os.chmod(f"{base}/bin/{command}", 0o755)  # noqa: S103
         with open(f"{base}/munge/munge.key", "wb", opener=lambda path, flags: os.open(path, flags, 0o400)) as file:
             file.write(os.urandom(1024))
@@ -298,6 +320,14 @@ class SlurmBed:
         ]
         self._munged = self._daemon("munged", [*command, "munged", "--foreground", "--num-threads=2", *files])
         self.until(lambda: os.path.exists(f"{where}/munge.socket"), "munged up")
+
+    def _last_words(self) -> str:
+        """The end of what slurmctld has said: the folder is gone before anybody can look."""
+        try:
+            with open(f"{self.base}/log/slurmctld.log", encoding="utf-8", errors="replace") as file:
+                return f"slurmctld said: {' / '.join(file.read().splitlines()[-5:])}"
+        except OSError as error:
+            return f"slurmctld said nothing ({error})"
 
     def _daemon(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         with open(f"{self.base}/log/{name}.out", "ab") as log:
