@@ -6,6 +6,7 @@ cause, then inference from who is silent. Suspects are named only for faults of 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,8 @@ NODES_LOST: Final = frozenset({"node-failure", "node-lost", "node-unanswering"})
 
 ABORTS: Final = frozenset({"python-crash", "native-crash", "open-mpi-crash"})
 """Kinds in which a process ends that is being ended."""
+
+_ABORTED: Final = re.compile(r"Abort|SIGTERM|SIGABRT|signal:? \(?(6|15)\b", re.IGNORECASE)
 
 SHADOWS: Final = frozenset({"xid-stopped"})
 """Kinds that any error of a program on the same node explains: the driver only tells that it stopped its work."""
@@ -100,10 +103,14 @@ def _before(causes: Iterable[Clue], end: Clue) -> bool:
 
 
 def _aborted_by(end: Clue, crash: Clue) -> bool:
-    """Is this the abort of a process that Slurm was ending? Such a crash counts only where it surely came first."""
+    """Is this the end of a process that Slurm was ending? An abort counts only where it surely came first, a fault of memory
+    unless it surely came after.
+    """
     if crash.kind not in ABORTS or crash.grade > 2:
         return False
-    return crash.line > end.line if crash.file == end.file else not surely_before(crash, end)
+    if crash.file == end.file:
+        return crash.line > end.line
+    return not surely_before(crash, end) if _ABORTED.search(crash.text) else surely_before(end, crash)
 
 
 def _hung_before(live: Iterable[Clue], end: Clue) -> bool:

@@ -118,6 +118,16 @@ def test_aborts_of_those_that_slurm_ends(tmp_path, why, category):
     assert got["category"] == "software.framework"  # it had crashed before
 
 
+@pytest.mark.parametrize(
+    ("crash", "category"), [("Segmentation fault", "software.framework"), ("Aborted", "scheduler.timelimit")]
+)
+def test_a_crash_of_an_unknown_time(tmp_path, crash, category):
+    """A fault of memory may well be why the others waited for their time limit; an abort is what SIGTERM brings about."""
+    end = "slurmstepd: error: *** STEP 77.0 ON gx-01 CANCELLED AT 2026-05-04T10:07:00 DUE TO TIME LIMIT ***\n"
+    files = {LOG: head() + steps() + end, "rank-3.log": f"loading\nFatal Python error: {crash}\n"}
+    assert diagnose(tmp_path, files)["category"] == category
+
+
 @pytest.mark.parametrize("back", [True, False])
 def test_a_node_that_only_slurm_speaks_of(tmp_path, back):
     ctld = "[2026-05-04T10:04:00.001] error: Nodes zz-7 not responding\n"
