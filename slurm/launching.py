@@ -188,13 +188,16 @@ def end(run_dir: str, step: str, claim: Claim, deadline_s: float) -> bool:
     if not (claim.started and claim.here):
         return True
     mark = {"RELIGHT_STEP": step, "RELIGHT_RUN_DIR": run_dir}
-    found = processes.members(claim.session)
-    # Once the parent is gone, its session's number may be somebody else's: one member has to carry our names then.
-    if not (lives(claim) or any(processes.holds(one.pid, mark) for one in found)):
-        return True
-    pids = [one.pid for one in found]
-    processes.send(pids, signal.SIGKILL)
-    return processes.wait_gone(pids, deadline_s)
+    until = time.monotonic() + deadline_s
+    while True:  # again until it is empty: a process may have forked between the look and the signal
+        found = processes.members(claim.session)
+        # Once the parent is gone, its session's number may be somebody else's: one member has to carry our names then.
+        if not (lives(claim) or any(processes.holds(one.pid, mark) for one in found)):
+            return True
+        pids = [one.pid for one in found]
+        processes.send(pids, signal.SIGKILL)
+        if not processes.wait_gone(pids, until - time.monotonic()):
+            return False
 
 
 def said(output: str) -> str:

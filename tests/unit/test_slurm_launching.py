@@ -109,7 +109,10 @@ def test_end_kills_srun_and_its_parent(run_dir):
 
 
 def test_end_finds_a_srun_whose_parent_is_gone(run_dir):
-    start(run_dir, "/bin/sleep", "1000")
+    fifo = f"{run_dir}/fifo"
+    os.mkfifo(fifo)
+    start(run_dir, *shell(f"echo up >{fifo}; exec sleep 1000"))
+    assert Path(fifo).read_text() == "up\n"  # its parent has come that far
     claim = launching.read_claim(run_dir, STEP)
     assert claim is not None
     os.kill(claim.pid, signal.SIGKILL)
