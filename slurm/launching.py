@@ -188,11 +188,13 @@ def end(run_dir: str, step: str, claim: Claim, deadline_s: float) -> bool:
     if not (claim.started and claim.here):
         return True
     mark = {"RELIGHT_STEP": step, "RELIGHT_RUN_DIR": run_dir}
-    until = time.monotonic() + deadline_s
+    until, ours = time.monotonic() + deadline_s, False
     while True:  # again until it is empty: a process may have forked between the look and the signal
         found = processes.members(claim.session)
         # Once the parent is gone, its session's number may be somebody else's: one member has to carry our names then.
-        if not (lives(claim) or any(processes.holds(one.pid, mark) for one in found)):
+        # Who has been seen to be ours stays so: of a process that is just ending the names can't be read any more.
+        ours = ours or lives(claim) or any(processes.holds(one.pid, mark) for one in found)
+        if not ours or not found:
             return True
         pids = [one.pid for one in found]
         processes.send(pids, signal.SIGKILL)
