@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from slurm import localfiles
 from slurm.cluster import Unreadable
+from slurm.once import write_once
 from slurm.parsing import ListedNode
 from slurm.reading import Reader
 from slurm.states import node_words
@@ -48,7 +49,7 @@ class Bars:
         if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable():
             raise ValueError(f"not a key: {key[:250]!r}")
         os.makedirs(os.path.dirname(self._note(node)), mode=0o700, exist_ok=True)
-        localfiles.write_whole(self._note(node), {"schema": 1, "key": key, "wall": time.time()}, exclusive=True)
+        write_once(self._note(node), {"schema": 1, "key": key, "wall": time.time()})
         ours = self.note(node)
         if not self._drain or self.refused is not None or not ours:
             return

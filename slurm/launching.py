@@ -21,6 +21,7 @@ from typing import Final
 
 from slurm import localfiles, processes
 from slurm.cluster import LaunchSpec
+from slurm.once import write_once
 
 _LAUNCHER: Final = """
 head=$1 mine=$2 claim=$3 exit=$4
@@ -143,8 +144,7 @@ def start(
 def forbid(run_dir: str, job: str, step: str) -> Claim:
     """Take the name so that it never starts, unless it has; the claim that stands now. Raises OSError, ValueError."""
     os.makedirs(f"{run_dir}/nodes/orders", exist_ok=True)
-    document = {"schema": 1, "job": job, **_place()}
-    localfiles.write_whole(path(run_dir, step, "claim"), document, exclusive=True)
+    write_once(path(run_dir, step, "claim"), {"schema": 1, "job": job, **_place()})
     claim = read_claim(run_dir, step)
     if claim is None:
         raise OSError(f"{step}: its claim has vanished")

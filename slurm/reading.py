@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from slurm import localfiles, parsing
 from slurm.calls import Answer, call
 from slurm.cluster import Unreadable
+from slurm.once import write_once
 from slurm.parsing import JobRow, ListedNode, ListedStep
 from slurm.states import Phase
 
@@ -127,7 +128,7 @@ class Reader:
             path = f"{self._run_dir}/nodes/job-{self._job}-{job.start.replace(':', '')}.json"
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             if job.nodes:
-                localfiles.write_whole(path, {"schema": 1, "nodes": list(job.nodes)}, exclusive=True)
+                write_once(path, {"schema": 1, "nodes": list(job.nodes)})
             self._allocations[job.start] = _read_allocation(path)
         return self._allocations[job.start]
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -163,6 +164,21 @@ def test_a_controller_that_comes_later_knows_who_was_there(printed, tmp_path):
         path.write_text('{"schema":2,"nodes":["n001"]}')
     lying = SlurmCommands(str(tmp_path), "17", env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).read()
     assert isinstance(lying, Unreadable)
+
+
+def test_many_that_look_for_the_first_time_at_once_write_one_list(printed, tmp_path):
+    answers = []
+
+    def look():
+        answers.append(SlurmCommands(str(tmp_path), "17", env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).read())
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(answer, ClusterView) for answer in answers), answers
+    assert len(list(tmp_path.glob("nodes/job-17-*"))) == 1
 
 
 def test_the_nodes_of_a_job_that_is_ending_are_not_to_be_used(printed):
