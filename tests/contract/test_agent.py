@@ -20,6 +20,7 @@ import pytest
 from policies.facts import Phase
 from slurm.processes import look
 from slurm.sockets import agent_socket, make_socket_dir, socket_dir
+from supervisor.agent.uplink import read_endpoint
 from supervisor.observe.hub import Hub
 from supervisor.training import connect
 
@@ -189,6 +190,28 @@ def test_a_rank_is_seen_from_hello_to_done(run_dir, agents, ranks):
     assert asyncio.run(scene()) == [41]
 
 
+@contextlib.asynccontextmanager
+async def left(run_dir):
+    """The agent has left a controller that is gone: it has come back to the same address, where nobody welcomes it.
+
+    What it had written before into the connection that was closing would be lost.
+    """
+    endpoint = read_endpoint(str(run_dir))
+    assert endpoint is not None
+    came, writers = asyncio.Event(), []
+
+    def hear(_, writer):
+        writers.append(writer)
+        came.set()
+
+    async with await asyncio.start_server(hear, endpoint.host, endpoint.port):
+        async with asyncio.timeout(DEADLINE_S):
+            await came.wait()
+        yield
+        for writer in writers:
+            writer.close()
+
+
 def test_a_new_controller_is_told_again(run_dir, agents, ranks):
     async def scene():
         async with Controller(run_dir) as first:
@@ -198,8 +221,9 @@ def test_a_new_controller_is_told_again(run_dir, agents, ranks):
             reporter.loaded(checkpoint="", step=0, samples=0, updates=0)
             reporter.step(1, loss=3.0, samples=8, updates=1)
             await first.until(lambda: first.view().frontier == 1)
-        reporter.step(2, loss=2.9, samples=16, updates=2)  # nobody listens: it waits in the agent
-        reporter.step(3, loss=2.8, samples=24, updates=3)
+        async with left(run_dir):
+            reporter.step(2, loss=2.9, samples=16, updates=2)  # nobody listens: it waits in the agent
+            reporter.step(3, loss=2.8, samples=24, updates=3)
         async with Controller(run_dir, epoch=2) as second:
             await second.until(lambda: second.view().frontier == 3)
             view = second.view()
