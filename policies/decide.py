@@ -258,7 +258,7 @@ def recover(s: Situation) -> Decision | None:
         if coming is not None:
             return Wait(Reason.NO_SPARE, coming, f"slot {without} waits for a spare whose agent is started")
         seen = f"no healthy spare for slot {without}"
-        kept = f", or the node kept: --keep-node {bars[0]}" if bars else ""
+        kept = f", or the node kept: relight resume {s.history.run} --keep-node {bars[0]}" if bars else ""
         return _halt(s, incident, Reason.NO_SPARE, seen, f"another node, or a node brought back{kept}")
     text = ask[1] if ask else verdict.why
     again = [n for n in bars if quarantine.for_good(n, incident.number, s.history, s.rules.quarantine)]

@@ -111,29 +111,20 @@ def weakest(
     started = (
         any(c.kind.startswith("activity") or c.kind == "collective-timeout" for c in live) or case.last_step is not None
     )
-    if hurt and not started:
-        first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
-        return Verdict(
-            failed=True,
-            category="config",
-            first=first,
-            restart_ok=False,
-            confidence="low",
-            evidence="inference",
-            cascade=cascade(live, None),
-            why="The processes never met, and no step was made: mostly a name, a port or an interface that does not fit.",
-        )
     if hurt:
         first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        never = (
+            "The processes never met, and no step was made: mostly a name, a port or an interface that does not fit."
+        )
         return Verdict(
             failed=True,
-            category="hang.unknown",
+            category="hang.unknown" if started else "config",
             first=first,
-            restart_ok=True,
+            restart_ok=started,
             confidence="low",
             evidence="inference",
             cascade=cascade(live, None),
-            why="Only consequences are in these logs; they single out nobody.",
+            why="Only consequences are in these logs; they single out nobody." if started else never,
         )
     if case.completed is False:
         return Verdict(

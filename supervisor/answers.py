@@ -21,9 +21,8 @@ from supervisor.journal.entries import (
     StopAsked,
 )
 from supervisor.journal.requests import Answer, Request
+from supervisor.plan import AGENTS_WAIT_S
 
-AGENTS_WAIT_S = 15.0
-"""The agents that live find a new controller within seconds; before that their silence means nothing."""
 PREFIX_MIN = 6
 """So many characters of a plan's digest must be given."""
 

@@ -29,6 +29,10 @@ from supervisor.actions import Action
 
 AGENTS_RETURN_S = 5.0
 """A new controller gives the agents that live so long to connect (they try every 2 s at the latest) before it starts others."""
+AGENTS_WAIT_S = 15.0
+"""So long a new controller launches nothing while a node of the plan has no agent (what no agent hears is lost to the ledger),
+and refuses no node for having none.
+"""
 NOTHING_DONE = Counters(0, 0, 0, 0, None)
 
 

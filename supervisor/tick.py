@@ -30,12 +30,10 @@ from supervisor.actions import RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate
 from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, Withdrawn
 from supervisor.looked import look_of
-from supervisor.plan import plan, upkeep
+from supervisor.plan import AGENTS_WAIT_S, plan, upkeep
 from supervisor.remember import Notebook, remember
 
 DEFAULT_RETRY_S = 10.0
-AGENTS_WAIT_S = 15.0
-"""So long a new controller launches nothing while a node of the plan has no agent: what no agent hears is lost to the ledger."""
 HEARTBEAT_S = 30.0
 """With nothing to wait for, the loop still looks this often: a deadline must never be missed by a bug elsewhere."""
 

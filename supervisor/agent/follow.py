@@ -22,8 +22,6 @@ _OTHERS_EACH: Final = 20
 _BEFORE_S: Final = 2.0
 """A line of the machine's log that is older than the attempt by more than this belongs to an earlier one."""
 
-_WHOLE_S: Final = 1.0
-
 _UNTOLD: Final = ("layout-", "activity-")
 """Kinds of lines that only say where ranks are and what they do: the ranks tell that themselves."""
 
@@ -182,7 +180,7 @@ class Follower:
             told = _machine_time(line, wall, monotonic)
             if told is not None:
                 # A stamp of whole seconds is that of any moment within its second.
-                half = _WHOLE_S / 2 if told == int(told) else 0.0
+                half = 0.5 if told == int(told) else 0.0
                 when, bound = min(wall, told + half), self._poll_s + half
             if when - line.bound < self._began - _BEFORE_S or (told is None and late):
                 return None
