@@ -8,8 +8,8 @@ from builders import APPROVE, AUTO, Scene, training
 from policies.facts import Halt, Recover
 from policies.rules import Rules
 from supervisor.journal.entries import Approved, Refused, Resumed, StopAsked
-from supervisor.remember import AGENTS_TELL_S
 from supervisor.plan import AGENTS_WAIT_S
+from supervisor.remember import AGENTS_TELL_S
 
 
 def resumed_after_release(*, agents_come: bool) -> Scene:
