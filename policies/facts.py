@@ -276,6 +276,8 @@ class CheckpointState:
     bytes: int = 0
     limited: bool = False
     location: Literal["store", "archive"] = "store"
+    archived: bool = False  # a verified copy of it is in the archive
+    read_at: float | None = None  # when it was last read again in full
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ Calls that may take over 100 ms are made in worker threads by `perform/` and `ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from policies.facts import (
     AttemptView,
@@ -21,10 +21,13 @@ from policies.facts import (
     View,
 )
 from slurm.cluster import Unreadable
+from supervisor.errors import NotRestorable
 from supervisor.gate import Held
 from supervisor.journal.entries import Entry, Stamped
 from supervisor.journal.requests import Answer, Request
 from supervisor.telling.notices import Notice
+
+NO_ARCHIVE: Final = "no archive is configured ([archive] place in relight.toml)"
 
 
 class Store(Protocol):
@@ -85,6 +88,54 @@ class Store(Protocol):
     def view_dir(self, attempt: int) -> str:
         """Where an attempt loads from."""
         ...
+
+
+class Archive(Protocol):
+    """Copies of completed saves in another place (`supervisor/checkpoints/archive/`). Any call may hang: worker threads only."""
+
+    def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
+        """Every copy that is known, with location "archive". Never empty because a read has failed."""
+        ...
+
+    def copy(self, checkpoint: str) -> None:
+        """Copy a completed save from the store, and verify what has landed. Resumable. Raises NotRestorable, OSError."""
+        ...
+
+    def restore(self, checkpoint: str) -> None:
+        """Copy a save back into the store, verified: the store then shows it as completed. Raises NotRestorable, OSError."""
+        ...
+
+    def keep_record(self, run_root: str) -> int:
+        """Copy the run's journal, incidents and manifests; how many bytes were sent. Raises OSError."""
+        ...
+
+    def retain(self, keep: int, protect: Collection[str]) -> tuple[str, ...]:
+        """Delete the oldest copies beyond the newest `keep` that are not protected; their ids. Raises OSError."""
+        ...
+
+
+class NoArchive:
+    """What stands in where no archive is configured: nothing is ever in it."""
+
+    def scan(self) -> tuple[CheckpointState, ...]:
+        """Nothing."""
+        return ()
+
+    def copy(self, checkpoint: str) -> None:
+        """Raises NotRestorable."""
+        raise NotRestorable(f"{checkpoint} can't be copied: {NO_ARCHIVE}")
+
+    def restore(self, checkpoint: str) -> None:
+        """Raises NotRestorable."""
+        raise NotRestorable(f"{checkpoint} can't come back: {NO_ARCHIVE}")
+
+    def keep_record(self, run_root: str) -> int:  # noqa: ARG002 - there is no place for it
+        """Nothing is sent."""
+        return 0
+
+    def retain(self, keep: int, protect: Collection[str]) -> tuple[str, ...]:  # noqa: ARG002 - nothing is there
+        """Nothing is deleted."""
+        return ()
 
 
 class Agents(Protocol):
