@@ -41,7 +41,10 @@ BEAT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a controller is built from (`app.py` builds the real ones). `lag_s`: the cluster's visibility lag, seconds."""
+    """What a controller is built from (`app.py` builds the real ones). `lag_s`: the cluster's visibility lag, seconds.
+
+    `on_turn` is told the seconds that each turn of the loop took.
+    """
 
     run: RunDir
     settings: Settings
@@ -51,6 +54,7 @@ class Parts:
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
     wrap_effects: Callable[[Effects], Effects] | None = None
+    on_turn: Callable[[float], None] = lambda _: None
 
 
 class Controller:
@@ -203,8 +207,9 @@ class Controller:
             self._wake.clear()
             if self._broken is not None:
                 raise self._broken  # not understood, so not gone on from: the parent starts a new epoch
-            now = self.parts.clock()
+            now, began = self.parts.clock(), time.perf_counter()
             turn = self.loop.turn(now)
+            self.parts.on_turn(time.perf_counter() - began)
             if turn.code is not None:
                 return turn.code
             if turn.again:
