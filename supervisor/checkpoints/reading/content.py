@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
-from zlib import crc32 as _zlib_crc32
 
 import xxhash
+from isal.isal_zlib import crc32
 
 from supervisor.checkpoints.posix import Stamp, open_regular, stamp_of
 from supervisor.checkpoints.reading import mapped, sanity
@@ -24,13 +24,6 @@ from supervisor.checkpoints.reading.extents import NO_PAYLOAD, Extents
 from supervisor.checkpoints.reading.findings import Collected, Finding
 from supervisor.checkpoints.reading.structure import Structure
 from supervisor.checkpoints.reading.throttle import Throttle
-
-try:
-    from isal.isal_zlib import crc32 as _crc32  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
-except ImportError:
-    _crc32 = _zlib_crc32
-
-crc32: Callable[[Any, int], int] = _crc32
 
 BLOCK: Final = 2 << 20
 """Bytes a read: larger and smaller ones were slower (14.0 GB/s with its sum; 512 kB: 11.3)."""
@@ -92,20 +85,20 @@ class ContentReader:
         large = sum(job.stamp.size for job in jobs if job.is_sum_only) >= mapped.WORTH_IT
         mapping = large and self._local and not self._throttle.limited
         # Buffers outlive files: a fresh megabyte a file costs page faults that show.
-        hands: queue.SimpleQueue[_Hand] = queue.SimpleQueue()
-        made = [_Hand(mapping=mapping) for _ in range(min(threads, len(jobs)))]
+        hands: queue.SimpleQueue[Hand] = queue.SimpleQueue()
+        made = [Hand(mapping=mapping) for _ in range(min(threads, len(jobs)))]
         for hand in made:
             hands.put(hand)
 
-        def read(job: Job) -> FileRead:
+        def read_one(job: Job) -> FileRead:
             hand = hands.get()
             try:
-                return self._read(job, hand, progress)
+                return self.read(job, hand, progress)
             finally:
                 hands.put(hand)
 
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="read") as pool:
-            futures = [pool.submit(read, job) for job in ordered]
+            futures = [pool.submit(read_one, job) for job in ordered]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -116,7 +109,7 @@ class ContentReader:
                 for hand in made:
                     hand.close()
 
-    def _read(self, job: Job, hand: _Hand, progress: Callable[[int], None]) -> FileRead:
+    def read(self, job: Job, hand: Hand, progress: Callable[[int], None]) -> FileRead:
         """Read one file. A file that can't be read gives a finding, not an error. Raises CancelledError."""
         found = Collected()
         try:
@@ -139,7 +132,7 @@ class ContentReader:
         return FileRead(job.name, xxh3, found.all())
 
     def _mapped(
-        self, descriptor: int, job: Job, hand: _Hand, found: Collected, progress: Callable[[int], None]
+        self, descriptor: int, job: Job, hand: Hand, found: Collected, progress: Callable[[int], None]
     ) -> str | None:
         """The sum of a mapped file; None when that is not to be had."""
         told = 0
@@ -242,7 +235,7 @@ def _compare(job: Job, xxh3: str, found: Collected) -> None:
         found.add("SUM", job.name, f"xxh3 {xxh3}, in the manifest {job.xxh3}")
 
 
-class _Hand:
+class Hand:
     """What one thread works with: a buffer, and a process that sums mapped files where that is of use."""
 
     def __init__(self, *, mapping: bool) -> None:

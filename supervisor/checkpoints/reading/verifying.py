@@ -16,12 +16,13 @@ from typing import Any
 
 from supervisor.checkpoints import posix
 from supervisor.checkpoints.reading import agreement
-from supervisor.checkpoints.reading.content import ContentReader, Job, as_sums
+from supervisor.checkpoints.reading.by_threads import ByThreads, ReadFiles
+from supervisor.checkpoints.reading.content import Job, as_sums
 from supervisor.checkpoints.reading.findings import Collected, Finding, Verdict, Weight, verdict
 from supervisor.checkpoints.reading.folder import Located, Look, lag_of, locate, look_at
 from supervisor.checkpoints.reading.listed import Listed, integrity_sums
 from supervisor.checkpoints.reading.structure import Structure, limits_for, metadata_bytes, read_structure
-from supervisor.checkpoints.reading.throttle import Throttle
+from supervisor.checkpoints.reading.throttle import Pace
 
 REPAIRABLE = "BAD_METADATA_JSON"
 
@@ -40,14 +41,15 @@ class Watcher:
 class Options:
     """How to check. `manifest`: what the files must be; without one it is a first read, and records' sums are checked.
 
-    `rate`: bytes a second at most, over all threads. `lag_s`: for so long an absent or short file may still come (None:
-    by the kind of file system). `content` False: metadata and sizes only. `extra_checks`: called with the structure when
-    it is known, for checks that need more than the save itself (a spec).
+    `rate`: bytes a second at most, over all threads. `reader`: who reads, instead of `threads` at `rate`. `lag_s`: for so
+    long an absent or short file may still come (None: by the kind of file system). `content` False: metadata and sizes
+    only. `extra_checks`: called with the structure when it is known, for checks that need more than the save itself (a spec).
     """
 
     manifest: Listed | None = None
     threads: int = 4
     rate: float | None = None
+    reader: ReadFiles | None = None
     lag_s: float | None = None
     content: bool = True
     extra_checks: tuple[Callable[[Structure], tuple[Finding, ...]], ...] = ()
@@ -151,10 +153,8 @@ def _read_content(
         for name, stamp in look.files.items()
     ]
     watcher.begin("content", sum(look.sizes.values()))
-    reader = ContentReader(
-        folder, structure if manifest is None else None, Throttle(options.rate), local=lag_of(folder) == 0.0
-    )
-    read = reader.read_all(jobs, options.threads, watcher.read)
+    reader = options.reader or ByThreads(options.threads, Pace(options.rate))
+    read = reader.read(folder, structure if manifest is None else None, jobs, watcher.read)
     for one in read:
         found.extend(one.findings)
     try:
