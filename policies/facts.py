@@ -278,6 +278,7 @@ class CheckpointState:
     location: Literal["store", "archive"] = "store"
     archived: bool = False  # a verified copy of it is in the archive
     read_at: float | None = None  # when it was last read again in full
+    pinned: bool = False  # by a person: never deleted, and not among those that are kept by number
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +347,13 @@ class View:
     cluster_as_of: float | None = None
     store_as_of: float | None = None
     store_free_bytes: int | None = None
+    has_archive: bool = False  # one is configured
+    archive: tuple[CheckpointState, ...] | Unknown = ()  # its copies; none where none is configured
+    archive_as_of: float | None = None  # when it last could be read
+    archive_why: str = ""  # why it can't be read
     failures: tuple[tuple[str, str], ...] = ()  # effects that failed outright: key of the action, why
+    delays: tuple[tuple[str, str], ...] = ()  # effects that can't be done yet and are asked for again: key, why
+    at_work: frozenset[str] = frozenset()  # keys of the effects that are being done now
     released: bool = False
     stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
 
@@ -404,6 +411,17 @@ class Rejected:
 
     id: str
     why: str
+    location: Literal["store", "archive"] = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The last copy between store and archive that was seen to be there. `took_s`: None where it took several tries."""
+
+    id: str
+    at: float
+    bytes: int = 0
+    took_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,6 +580,8 @@ class History:
     save_costs: tuple[SaveCost, ...] = ()
     begun: frozenset[str] = frozenset()  # saves whose in-progress mark was asked for
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why
+    archived: Copied | None = None  # the last copy into the archive
+    restored: tuple[Copied, ...] = ()  # saves that came back from the archive, in order
     requests: Mapping[str, Answered] = field(default_factory=dict)  # what was answered, by the request's id
     epoch_began_at: float = 0.0
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
@@ -598,11 +618,12 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Something must be seen first; look again at `until` at the latest."""
+    """Something must be seen first; look again at `until` at the latest. `tells`: a person must see to it."""
 
     reason: Reason
     until: float
     text: str = ""
+    tells: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,6 +635,14 @@ class Contain:
     attempt: int
     died: bool
     kind: Literal["contain"] = "contain"
+
+
+@dataclass(frozen=True, slots=True)
+class Restores:
+    """What a restore from the archive moves, and how long it takes at the pace of the last copy; None: not known."""
+
+    bytes: int
+    about_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,6 +667,7 @@ class Recover:
     asks: bool = False  # a rule wants a person even where automation would act
     text: str = ""
     skip_samples: Spans = ()  # left out from here on
+    restores: Restores | None = None  # the checkpoint is only in the archive, and comes into the store first
     kind: Literal["recover"] = "recover"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from policies.facts import CheckpointPhase, CheckpointState
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import posix
+from supervisor.checkpoints import pins, posix
 from supervisor.checkpoints.framework import framework_done
 from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, counters_of, read_outcome
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_of
@@ -42,7 +42,8 @@ class Looker:
         known = {save for save in saves if save is not None and str(save) not in deleted}
         self._committed.forget_all_but(known)
         hidden = [state for state in hidden if state.id not in deleted]
-        states = sorted([*map(self._look_safely, known), *hidden], key=lambda s: (s.attempt, s.step))
+        looked = [*map(self._look_safely, known), *hidden]
+        states = sorted(pins.marked(self._tree, looked), key=lambda s: (s.attempt, s.step))
         try:
             self.require_folders()
         except OSError as error:
@@ -69,7 +70,7 @@ class Looker:
 
     def state(self, save: SaveId) -> CheckpointState:
         """Where one save stands; NOT_YET when the store has vanished."""
-        state = self._look_safely(save)
+        (state,) = pins.marked(self._tree, [self._look_safely(save)])
         try:
             self.require_folders()
         except OSError as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from policies import retention
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import posix, publishing, sealing, views
+from supervisor.checkpoints import pins, posix, publishing, sealing, views
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
 from supervisor.checkpoints.manifest import Manifest, Outcome, UnsoundError, expected_of, read_outcome
 from supervisor.checkpoints.reading.findings import Weight
@@ -97,7 +97,7 @@ class PosixStore:
     def create(self) -> None:
         """Make the folders (0700), or leave what is there; bring list and pointer up to the marks. Raises OSError."""
         os.makedirs(self._tree.root, mode=0o700, exist_ok=True)
-        for path in (self._tree.seals, self._tree.views, self._tree.deleted, self._tree.saves):
+        for path in (self._tree.seals, self._tree.views, self._tree.deleted, self._tree.pins, self._tree.saves):
             posix.make_folder(path)
         publishing.publish(self._tree, self._step)
 
@@ -209,14 +209,37 @@ class PosixStore:
         states = self.scan()
         if isinstance(states, Unreadable):
             return ()
-        chosen = retention.choose(states, keep, protect)
+        chosen = retention.choose(states, keep, protect | pins.pinned(self._tree))
         for checkpoint in chosen:
             posix.create_whole(self._tree.tombstone(SaveId.parse(checkpoint)), b"", self._step)
+        spared = self._spare_pinned(chosen)
         publishing.publish(self._tree, self._step)
         for save in self._half_deleted():
             with contextlib.suppress(OSError):
                 self._remove(save)
-        return chosen
+        return tuple(one for one in chosen if one not in spared)
+
+    def _spare_pinned(self, marked_now: tuple[str, ...]) -> frozenset[str]:
+        """Call back the deletion of what was pinned just before it was marked, while nothing of it is gone. Raises OSError."""
+        spared = set()
+        for save in self._half_deleted():
+            # Removal begins with .metadata: where it still is, the save is whole.
+            whole = str(save) in marked_now or posix.exists(os.path.join(self._tree.save(save), ".metadata"))
+            if whole and str(save) in pins.pinned(self._tree):
+                os.unlink(self._tree.tombstone(save))
+                spared.add(str(save))
+        return frozenset(spared)
+
+    def pin(self, checkpoint: str, why: str, who: str) -> bool:
+        """Keep a save until it is unpinned; False: it was pinned before, and that pin stands.
+
+        Raises pins.BeingDeletedError, OSError, ValueError.
+        """
+        return pins.pin(self._tree, pins.Pin(checkpoint, why, who, self._clock()), self._step)
+
+    def unpin(self, checkpoint: str) -> bool:
+        """Let retention have it again; False: it was not pinned. Raises OSError, ValueError."""
+        return pins.unpin(self._tree, checkpoint)
 
     def pending_deletions(self) -> tuple[str, ...]:
         """Saves that are deleted by name and still take room. Raises OSError."""

@@ -37,6 +37,16 @@ def attempt_of(name: str) -> int | None:
     return int(found[1]) if found and name == f"a{int(found[1]):04d}" else None
 
 
+def copy_of(name: str) -> tuple[SaveId, int] | None:
+    """The save and the number of a restored copy's folder `aNNNN-iNNNNNNN.K`; None when the name is another one."""
+    text, _, number = name.partition(".")
+    try:
+        found = SaveId.parse(text), int(number)
+    except ValueError:
+        return None
+    return found if number == str(found[1]) and found[1] > 0 else None
+
+
 def step_of(name: str) -> int | None:
     """The step of a folder `iter_NNNNNNN`; None when the name is another one."""
     found = _STEP.fullmatch(name)
@@ -75,6 +85,16 @@ class Tree:
         return os.path.join(self.root, "deleted")
 
     @property
+    def pins(self) -> str:
+        """One file for each save that a person wants to be kept; see `pins.py`."""
+        return os.path.join(self.root, "pins")
+
+    @property
+    def restored(self) -> str:
+        """What came back from an archive, one folder a copy; see `places.py`."""
+        return os.path.join(self.root, "restored")
+
+    @property
     def completed(self) -> str:
         """The published list."""
         return os.path.join(self.root, "completed.json")
@@ -99,6 +119,10 @@ class Tree:
     def mark(self, save: SaveId, name: str) -> str:
         """One file of that folder."""
         return os.path.join(self.seal(save), name)
+
+    def copy(self, save: SaveId, number: int) -> str:
+        """The folder of the restored copy of this number, 1 or more: its data, and what is said about it."""
+        return os.path.join(self.restored, f"{save}.{number}")
 
     def tombstone(self, save: SaveId) -> str:
         """Exists: the save is deleted, wholly or not yet wholly."""
