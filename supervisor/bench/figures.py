@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from supervisor.bench import agents, costs, earliest
+from supervisor.bench.crowd.load import figures as load_of_console
 from supervisor.bench.figure import Figure
 from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
 from supervisor.durable import replace_whole
@@ -26,7 +27,7 @@ RIVALS: Final[Mapping[str, Callable[[], Rival]]] = {
     "warm": lambda: Relight(warm=True),
     "torchrun": torchrun,
 }
-PARTS: Final = ("restart", "costs", "earliest-error")
+PARTS: Final = ("restart", "costs", "earliest-error", "console")
 """What can be measured alone."""
 
 LATER_S: Final = 0.25
@@ -218,6 +219,8 @@ def main(folder: str, *, repeats: int, as_json: bool, parts: Sequence[str] = PAR
     if "earliest-error" in parts:
         found, skipped = earliest.measure(work, repeats, say)
         figures += found
+    if "console" in parts:
+        figures += load_of_console(work, say)
     clear(work)
     told = report(figures, samples, load, skipped)
     path = os.path.join(folder, "bench.json")

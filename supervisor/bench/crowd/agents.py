@@ -35,9 +35,7 @@ class Crowd:
 
     async def connect(self) -> None:
         """Every agent says hello. Raises OSError, ConnectionError."""
-        with open(self._run.path("endpoint.json"), "rb") as file:
-            port = int(json.load(file)["port"])
-        token = self._run.token()
+        port, token = _port(self._run), self._run.token()
         for name in self.names:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             now = time.time()
@@ -103,6 +101,11 @@ class Crowd:
             if self.step == 1:
                 print("running", flush=True)
             await asyncio.sleep(STEP_S)
+
+
+def _port(run: RunDir) -> int:
+    with open(run.path("endpoint.json"), "rb") as file:
+        return int(json.load(file)["port"])
 
 
 def _send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
