@@ -6,23 +6,20 @@ import asyncio
 import logging
 import os
 import sys
-import time
 
 import structlog
 
 from policies.rules import Rules
 from slurm.local import LocalCluster
-from supervisor.checkpoints.store import PosixStore
 from supervisor.controller import Controller, Parts
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
+from supervisor.stores import open_store
 
 FENCED_EXIT = 4
-LOCAL_SETTLE_S = 1.0
-"""A local file system shows a file at once; what the ranks write beside a save may come a moment after its metadata."""
 
 
 def log_to_stderr() -> None:
@@ -45,18 +42,8 @@ def log_to_stderr() -> None:
 def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     """Real adapters for a local cluster. Raises UserError."""
     cluster = LocalCluster(run.root, settings.nodes)
-    root = settings.checkpoints.dir or run.path("checkpoints")
-    reading = settings.checkpoints
-    store = PosixStore(
-        root,
-        settings.shape().world,
-        time.time,
-        settle_s=LOCAL_SETTLE_S,
-        threads=reading.read_threads or None,
-        rate=reading.read_mb_s * 1e6 or None,
-    )
     cluster.boot()
-    return Parts(run, settings, rules, cluster, store)
+    return Parts(run, settings, rules, cluster, open_store(run, settings))
 
 
 def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:

@@ -1,0 +1,30 @@
+"""A run's checkpoint store, opened alike by the controller and by the commands that need no controller."""
+
+from __future__ import annotations
+
+import time
+
+from supervisor.checkpoints.store import PosixStore
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings
+
+LOCAL_SETTLE_S = 1.0
+"""A local file system shows a file at once; what the ranks write beside a save may come a moment after its metadata."""
+
+
+def root_of(run: RunDir, settings: Settings) -> str:
+    """The store's folder. `[checkpoints] dir` was made absolute when the settings were frozen."""
+    return settings.checkpoints.dir or run.path("checkpoints")
+
+
+def open_store(run: RunDir, settings: Settings) -> PosixStore:
+    """The store of a run; nothing is made or read yet."""
+    reading = settings.checkpoints
+    return PosixStore(
+        root_of(run, settings),
+        settings.shape().world,
+        time.time,
+        settle_s=LOCAL_SETTLE_S,
+        threads=reading.read_threads or None,
+        rate=reading.read_mb_s * 1e6 or None,
+    )
