@@ -34,6 +34,7 @@ from supervisor.agent.health.rounds import Rounds
 from supervisor.agent.kernel import Follow, KernelLog, Nothing, find
 from supervisor.agent.pids import is_still, read_pids
 from supervisor.agent.place import attempt_dir
+from supervisor.agent.reading import Reading
 from supervisor.agent.stacks import Kept, Target, find_py_spy, keep_evidence
 from supervisor.agent.sweep import sweep
 from supervisor.agent.uplink import Message, Uplink
@@ -72,6 +73,7 @@ class Agent:
         self._health = Rounds(self._say_health, lambda: self._attempt)
         self._kernel: KernelLog = Nothing("not looked for yet")
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
+        self._reader = Reading(node, self._uplink.send)
         self._reading = asyncio.Lock()
         self._over = asyncio.Event()
         self._beat_now = asyncio.Event()
@@ -96,6 +98,7 @@ class Agent:
             for task in self._tasks:
                 task.cancel()
             outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._reader.close()
             self._kernel.close()
             shutil.rmtree(self._baselines(sockets), ignore_errors=True)  # the directory goes with the run
         for outcome in outcomes:
@@ -130,6 +133,7 @@ class Agent:
         beat_s = message.get("beat_s")
         if isinstance(beat_s, int | float) and 0.05 <= beat_s <= 60:
             self._beat_s = float(beat_s)
+        self._reader.stop("another controller has come")
         self._newer(message.get("attempt"))
         for told in self._board.again(self._attempt):
             self._uplink.send({"type": "rank", "node": self._node, "m": told})
@@ -150,6 +154,8 @@ class Agent:
             logs = message.get("logs")
             if isinstance(logs, list):
                 self._watched.extend(path for path in logs if isinstance(path, str) and os.path.isabs(path))
+        elif kind in {"read", "read-stop"}:
+            self._reader.obey(message)
         elif kind == "over":
             self._over.set()
 
