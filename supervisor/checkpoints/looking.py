@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from policies.facts import CheckpointPhase, CheckpointState
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import pins, posix
+from supervisor.checkpoints import pins, places, posix
 from supervisor.checkpoints.framework import framework_done
 from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, counters_of, read_outcome
+from supervisor.checkpoints.places import Place
 from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_of
 from supervisor.errors import NotRestorable
 
@@ -21,7 +22,7 @@ class Looker:
         self._tree = tree
         self._clock = clock
         self._settle_s = settle_s
-        self._committed = CommittedReader(tree)
+        self._committed = CommittedReader()
 
     def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
         """Every save that is known and not deleted, in the order in which they were begun. Hashes nothing.
@@ -32,6 +33,7 @@ class Looker:
             deleted = set(os.listdir(self._tree.deleted))
             saves = {parse_or_none(name) for name in os.listdir(self._tree.seals)}
             attempts = sorted(os.listdir(self._tree.saves))
+            copied = places.spoken_of(self._tree)
         except OSError as error:
             return Unreadable(f"{self._tree.root}: {posix.why(error)}")
         hidden = []
@@ -39,10 +41,14 @@ class Looker:
             found, state = self._saves_of(name)
             saves |= found
             hidden += [state] if state else []
-        known = {save for save in saves if save is not None and str(save) not in deleted}
+        known = {save for save in saves if save is not None and str(save) not in deleted} | copied
         self._committed.forget_all_but(known)
         hidden = [state for state in hidden if state.id not in deleted]
-        looked = [*map(self._look_safely, known), *hidden]
+        # A save that was deleted may have come back from the archive; a copy of it that is broken is nothing to show.
+        shown = [
+            s for s in map(self._look_safely, known) if s.id not in deleted or s.phase is not CheckpointPhase.BROKEN
+        ]
+        looked = [*shown, *hidden]
         states = sorted(pins.marked(self._tree, looked), key=lambda s: (s.attempt, s.step))
         try:
             self.require_folders()
@@ -84,33 +90,42 @@ class Looker:
             return plain(save, CheckpointPhase.NOT_YET, posix.why(error))
 
     def _look(self, save: SaveId) -> CheckpointState:
+        place = places.find(self._tree, save)
+        if place.kind == "restored":
+            return self._look_at_committed(save, place)
         if posix.exists(self._tree.tombstone(save)):
             return plain(save, CheckpointPhase.BROKEN, "deleted by retention")
-        marks = set(posix.names_in(self._tree.seal(save)))
+        marks = set(posix.names_in(place.marks))
+        if not marks and (copy := places.condemned(self._tree, save)) is not None:
+            return plain(save, CheckpointPhase.BROKEN, *self._reasons(copy, places.BROKEN))
         for mark, phase in (("ABANDONED", CheckpointPhase.ABANDONED), ("BROKEN", CheckpointPhase.BROKEN)):
             if mark in marks:
-                return plain(save, phase, *self._reasons(save, mark))
+                return plain(save, phase, *self._reasons(place, mark))
         if "COMMITTED" in marks:
-            return self._look_at_committed(save)
-        framework = framework_done(self._tree.save(save))
+            return self._look_at_committed(save, place)
+        framework = framework_done(place.data)
         phase = CheckpointPhase.FRAMEWORK_DONE if framework.done else CheckpointPhase.IN_PROGRESS
         reasons = () if framework.done else (framework.why,)
         return CheckpointState(str(save), save.attempt, save.step, phase, framework.at, reasons=reasons)
 
-    def _look_at_committed(self, save: SaveId) -> CheckpointState:
+    def _look_at_committed(self, save: SaveId, place: Place) -> CheckpointState:
         try:
-            committed = self._committed.read(save)
+            committed = self._committed.read(save, place)
         except UnsoundError as error:
             return plain(save, CheckpointPhase.BROKEN, *map(str, error.args))
         manifest = committed.manifest
         # One listing, no stat a file: a scan costs the same for 8 shards and for 5,120.
-        gone = sorted(set(manifest.files) - set(posix.names_in(self._tree.save(save))))
+        gone = sorted(set(manifest.files) - set(posix.names_in(place.data)))
         phase = CheckpointPhase.COMPLETED
         reasons = tuple(f"{name} is written in the view, not in the data" for name in manifest.repairs)
         if gone:
-            young = self._clock() - committed.completed_at < self._settle_s
-            phase = CheckpointPhase.NOT_YET if young else CheckpointPhase.BROKEN
+            young = self._clock() - committed.settled_at < self._settle_s
+            # The folder of adopted data may only be out of sight: where it lies, others mount and unmount.
+            away = place.kind == "adopted" and not posix.exists(place.data)
+            phase = CheckpointPhase.NOT_YET if young or away else CheckpointPhase.BROKEN
             reasons = (f"{len(gone)} of {len(manifest.files)} files are gone, {gone[0]!r} first",)
+            if away:
+                reasons = (f"{place.data}: not there; it was deleted, or its file system is not mounted",)
         return CheckpointState(
             str(save),
             save.attempt,
@@ -123,11 +138,12 @@ class Looker:
             reasons=reasons,
             bytes=manifest.bytes,
             limited=manifest.limited,
+            archived=posix.exists(place.mark("ARCHIVED")),
         )
 
-    def _reasons(self, save: SaveId, mark: str) -> tuple[str, ...]:
+    def _reasons(self, place: Place, mark: str) -> tuple[str, ...]:
         try:
-            return read_outcome(self._tree.mark(save, mark)).reasons
+            return read_outcome(place.mark(mark)).reasons
         except UnsoundError as error:
             return tuple(map(str, error.args))
 
@@ -138,7 +154,7 @@ class Looker:
             unsure = state.phase in {CheckpointPhase.NOT_YET, CheckpointPhase.FRAMEWORK_DONE}
             raise NotRestorable(f"{save} is {state.phase}", *state.reasons, not_yet=unsure)
         try:
-            return self._committed.read(save)
+            return self._committed.read(save, places.find(self._tree, save))
         except OSError as error:
             raise NotRestorable(posix.why(error), not_yet=True) from error
         except UnsoundError as error:

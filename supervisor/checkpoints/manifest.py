@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints, ValidationError
 
 from policies.facts import Batch, Counters, Expected
+from supervisor.checkpoints.places import RESTORED, Place
 from supervisor.checkpoints.posix import Stamp, read_bounded, stamp_of
 from supervisor.checkpoints.sidecars import Digest, Next, Text
-from supervisor.checkpoints.tree import SaveId, Tree
+from supervisor.checkpoints.tree import SaveId
 
 MANIFEST_LIMIT = 64 << 20
 """Bytes. 5,120 ranks and as many files make about 2 MB."""
@@ -119,6 +120,26 @@ class Outcome(_Model):
     reasons: tuple[str, ...] = ()
 
 
+class Restored(_Model):
+    """RESTORED: this copy is whole. `place`: the archive it came from. `completed_at`: when the save was first sealed."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    id: str
+    manifest_sha256: Sha256
+    place: Text
+    restored_at: float
+    completed_at: float
+
+
+class Archived(_Model):
+    """ARCHIVED: there is a copy in `place`, and every file of it was read again there."""
+
+    schema_: Literal[1] = Field(alias="schema", default=1)
+    place: Text
+    manifest_sha256: Sha256
+    verified_at: float
+
+
 class CompletedList(_Model):
     """completed.json: ids in the order of completion; `generation` rises with each change."""
 
@@ -133,29 +154,37 @@ class UnsoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A manifest that COMMITTED vouches for. `sha256` of its bytes, `completed_at` wall seconds."""
+    """A manifest that COMMITTED, or RESTORED beside a copy, vouches for, and where the data lies. `sha256` of its bytes.
+
+    `completed_at`: when the save was sealed; `settled_at`: since when it stands at this place. Both in wall seconds.
+    """
 
     manifest: Manifest
     sha256: str
     completed_at: float
+    settled_at: float
+    place: Place
 
 
 class CommittedReader:
     """Reads committed manifests; one that was checked is not read again while neither file changes."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self) -> None:
         self._known: dict[SaveId, tuple[Stamp, Stamp, Committed]] = {}
 
-    def read(self, save: SaveId) -> Committed:
-        """The manifest of a committed save. Raises FileNotFoundError, OSError, or UnsoundError."""
-        manifest_path = self._tree.mark(save, "manifest.json")
-        committed_path = self._tree.mark(save, "COMMITTED")
-        stamps = (stamp_of(os.lstat(manifest_path)), stamp_of(os.lstat(committed_path)))
+    def read(self, save: SaveId, place: Place) -> Committed:
+        """The manifest of a save that is whole at this place. Raises FileNotFoundError, OSError, or UnsoundError."""
+        manifest_path = place.mark("manifest.json")
+        vouching_path = place.mark(RESTORED if place.kind == "restored" else "COMMITTED")
+        stamps = (stamp_of(os.lstat(manifest_path)), stamp_of(os.lstat(vouching_path)))
         known = self._known.get(save)
-        if known is not None and known[:2] == stamps:
+        if known is not None and known[:2] == stamps and known[2].place == place:
             return known[2]
-        committed = _verify(save, read_bounded(manifest_path, MANIFEST_LIMIT), read_outcome(committed_path))
+        data = read_bounded(manifest_path, MANIFEST_LIMIT)
+        if place.kind == "restored":
+            committed = _verify_restored(save, data, read_restored(vouching_path), place)
+        else:
+            committed = _verify(save, data, read_outcome(vouching_path), place)
         self._known[save] = (*stamps, committed)
         return committed
 
@@ -170,6 +199,14 @@ def read_outcome(path: str) -> Outcome:
     """Read one record. Raises FileNotFoundError, OSError, or UnsoundError."""
     try:
         return Outcome.model_validate_json(read_bounded(path, RECORD_LIMIT))
+    except ValidationError:
+        raise UnsoundError(f"{os.path.basename(path)} is not a record of this store") from None
+
+
+def read_restored(path: str) -> Restored:
+    """Read what vouches for a restored copy. Raises FileNotFoundError, OSError, or UnsoundError."""
+    try:
+        return Restored.model_validate_json(read_bounded(path, RECORD_LIMIT))
     except ValidationError:
         raise UnsoundError(f"{os.path.basename(path)} is not a record of this store") from None
 
@@ -190,13 +227,22 @@ def parse_manifest(save: SaveId, data: bytes) -> Manifest:
     return manifest
 
 
-def _verify(save: SaveId, data: bytes, outcome: Outcome) -> Committed:
+def _verify(save: SaveId, data: bytes, outcome: Outcome, place: Place) -> Committed:
     digest = hashlib.sha256(data).hexdigest()
     if outcome.outcome != "COMMITTED" or outcome.completed_at is None:
         raise UnsoundError("COMMITTED does not say that the save is completed")
     if outcome.manifest_sha256 != digest:
         raise UnsoundError("manifest.json is not the one that COMMITTED vouches for")
-    return Committed(parse_manifest(save, data), digest, outcome.completed_at)
+    return Committed(parse_manifest(save, data), digest, outcome.completed_at, outcome.completed_at, place)
+
+
+def _verify_restored(save: SaveId, data: bytes, said: Restored, place: Place) -> Committed:
+    digest = hashlib.sha256(data).hexdigest()
+    if said.id != str(save):
+        raise UnsoundError(f"RESTORED is of another save ({said.id[:40]!r})")
+    if said.manifest_sha256 != digest:
+        raise UnsoundError("manifest.json is not the one that RESTORED vouches for")
+    return Committed(parse_manifest(save, data), digest, said.completed_at, said.restored_at, place)
 
 
 def expected_of(committed: Committed) -> Expected:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from policies.facts import CheckpointState
 from supervisor import durable
-from supervisor.checkpoints import posix
+from supervisor.checkpoints import places, posix
 from supervisor.checkpoints.tree import SaveId, Tree
 
 _LIMIT = 16 << 10
@@ -87,7 +87,7 @@ def pin(tree: Tree, wanted: Pin, step: posix.Step = posix.no_step) -> bool:
     path = os.path.join(tree.pins, str(save))
     record = _Record(id=str(save), why=wanted.why, who=wanted.who, at=wanted.at or 0.0)
     made = posix.create_whole(path, record.model_dump_json(by_alias=True).encode() + b"\n", step)
-    if posix.exists(tree.tombstone(save)):
+    if posix.exists(tree.tombstone(save)) and places.find(tree, save).kind != "restored":
         if made:
             _take_away(path)
         raise BeingDeletedError(f"{save} was deleted")

@@ -10,8 +10,8 @@ import os
 
 from pydantic import ValidationError
 
-from supervisor.checkpoints import posix
-from supervisor.checkpoints.manifest import RECORD_LIMIT, CompletedList, UnsoundError, read_outcome
+from supervisor.checkpoints import places, posix
+from supervisor.checkpoints.manifest import RECORD_LIMIT, CompletedList, UnsoundError, read_outcome, read_restored
 from supervisor.checkpoints.tree import SaveId, Tree
 
 _ROUNDS = 32
@@ -66,21 +66,27 @@ def _wanted(tree: Tree, published: tuple[str, ...]) -> tuple[str, ...]:
     deleted = set(os.listdir(tree.deleted))
     standing: list[str] = []
     fresh: list[tuple[float, SaveId]] = []
-    for name in sorted(os.listdir(tree.seals)):
+    for name in sorted({*os.listdir(tree.seals), *map(str, places.spoken_of(tree))}):
         try:
             save = SaveId.parse(name)
-            marks = set(posix.names_in(tree.seal(save)))
+            place = places.find(tree, save)
+            marks = set(posix.names_in(place.marks))
         except (ValueError, OSError):
             # What can't be read is left as it was published.
             standing += [name] if name in published and name not in deleted else []
             continue
-        if name in deleted or "COMMITTED" not in marks or marks & {"BROKEN", "ABANDONED"}:
+        came_back = place.kind == "restored"
+        if not came_back and (name in deleted or "COMMITTED" not in marks or marks & {"BROKEN", "ABANDONED"}):
             continue
         if name in published:
             standing.append(name)
             continue
         try:
-            fresh.append((read_outcome(tree.mark(save, "COMMITTED")).completed_at or 0.0, save))
+            if came_back:
+                at: float | None = read_restored(place.mark(places.RESTORED)).completed_at
+            else:
+                at = read_outcome(place.mark("COMMITTED")).completed_at
+            fresh.append((at or 0.0, save))
         except (OSError, UnsoundError):
             continue  # not believed, so not published
     known = set(standing)

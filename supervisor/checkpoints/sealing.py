@@ -59,7 +59,8 @@ class Terms:
     """What a verdict needs to know. `now` wall seconds.
 
     `settle_s`: a fault that is younger than this may be a lagging cache (NFS keeps names and sizes for up to 60 s) or a
-    sidecar on its way; it is "not yet" until then. `rate`: bytes a second at most, over all `threads`.
+    sidecar on its way; it is "not yet" until then. `rate`: bytes a second at most, over all `threads`. `adopted`: it is
+    from before relight, so sidecars beside it are none of this run's and are not looked at.
     """
 
     world: int
@@ -68,6 +69,7 @@ class Terms:
     threads: int
     step: posix.Step = posix.no_step
     rate: float | None = None
+    adopted: bool = False
 
 
 def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
@@ -80,11 +82,11 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     if not framework.done or framework.at is None:
         raise UnfinishedError(framework.why)
     seen = survey(path)
-    sidecars, problems = read_sidecars(path, seen.sidecars, terms.threads)
+    sidecars, problems = read_sidecars(path, () if terms.adopted else seen.sidecars, terms.threads)
     problems += structure(seen, sidecars, save, terms.world)
     young = terms.now - framework.at < terms.settle_s
     _refuse(problems, young=young)
-    if not sidecars and young:
+    if not sidecars and young and not terms.adopted:
         raise NotYetError(
             "no sidecar has been seen yet; without any, only what the save proves of itself can be sealed"
         )

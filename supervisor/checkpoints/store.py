@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from policies import retention
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import pins, posix, publishing, sealing, views
+from supervisor.checkpoints import adopting, pins, places, posix, publishing, sealing, views
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
-from supervisor.checkpoints.manifest import Manifest, Outcome, UnsoundError, expected_of, read_outcome
+from supervisor.checkpoints.manifest import Committed, Manifest, Outcome, UnsoundError, expected_of, read_outcome
+from supervisor.checkpoints.places import Place
 from supervisor.checkpoints.reading.findings import Weight
 from supervisor.checkpoints.reading.structure import ReaderFault
 from supervisor.checkpoints.tree import SaveId, Tree
@@ -80,6 +81,24 @@ class PosixStore:
         """What every rank must have loaded. Raises NotRestorable."""
         return expected_of(self._looker.read_committed(SaveId.parse(checkpoint)))
 
+    def committed(self, checkpoint: str) -> Committed:
+        """The manifest of a completed save, and where its data lies. Raises NotRestorable for any other."""
+        return self._looker.read_committed(SaveId.parse(checkpoint))
+
+    def place(self, checkpoint: str) -> Place:
+        """Where the data of a save lies now. Raises OSError."""
+        return places.find(self._tree, SaveId.parse(checkpoint))
+
+    @property
+    def tree(self) -> Tree:
+        """Its paths."""
+        return self._tree
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes a second at most that are read beside training; None: no limit."""
+        return self._rate
+
     def latest(self) -> str | None:
         """The id that the pointer names; None when there is none. Raises OSError."""
         return publishing.read_latest(self._tree)
@@ -97,8 +116,13 @@ class PosixStore:
     def create(self) -> None:
         """Make the folders (0700), or leave what is there; bring list and pointer up to the marks. Raises OSError."""
         os.makedirs(self._tree.root, mode=0o700, exist_ok=True)
-        for path in (self._tree.seals, self._tree.views, self._tree.deleted, self._tree.pins, self._tree.saves):
+        tree = self._tree
+        for path in (tree.seals, tree.views, tree.deleted, tree.pins, tree.restored, tree.saves):
             posix.make_folder(path)
+        self.publish()
+
+    def publish(self) -> None:
+        """Bring list and pointer up to the marks. Raises OSError."""
         publishing.publish(self._tree, self._step)
 
     def begin(self, checkpoint: str) -> bool:
@@ -124,6 +148,8 @@ class PosixStore:
         save = SaveId.parse(checkpoint)
         try:
             self._looker.require_folders()
+            if places.find(self._tree, save).kind == "restored":
+                return self._looker.state(save)
             if posix.exists(self._tree.tombstone(save)):
                 return plain(save, CheckpointPhase.BROKEN, "deleted by retention")
             standing = sealing.standing_outcome(self._tree, save)
@@ -147,13 +173,40 @@ class PosixStore:
         return self._settle(SaveId.parse(checkpoint), Outcome(outcome="ABANDONED", reasons=(why,)))
 
     def condemn(self, checkpoint: str, *reasons: str) -> CheckpointState:
-        """Mark a save as broken, also a completed one whose content was found changed. Raises OSError, UnsoundError."""
+        """Mark a save as broken, also a completed one whose content was found changed. Raises OSError, UnsoundError.
+
+        Of one that has come back from an archive it is that copy which is marked; then what is left of it counts again.
+        """
         save = SaveId.parse(checkpoint)
         wanted = Outcome(outcome="BROKEN", reasons=sealing.shorten(reasons))
-        self._settle(save, wanted)
-        posix.create_whole(self._tree.mark(save, "BROKEN"), wanted.to_bytes(), self._step)
+        place = places.find(self._tree, save)
+        if place.kind != "restored":
+            self._settle(save, wanted)
+        posix.create_whole(place.mark("BROKEN"), wanted.to_bytes(), self._step)
         publishing.publish(self._tree, self._step)
         return self._looker.state(save)
+
+    def adopt(self, path: str) -> CheckpointState:
+        """Take in a save from before relight: the folder of one iteration, or the one above it. It stays where it is.
+
+        The whole check of a seal is made first, without sidecars; what fails it leaves nothing behind here. Its id is
+        `a0000-iNNNNNNN`. Raises NotRestorable with what is wrong, OSError.
+        """
+        found = adopting.locate_outside(self._tree, path)
+        save = SaveId(places.ADOPTED, found.step)
+        adopting.require_free(self._tree, save, found.path)
+        if sealing.standing_outcome(self._tree, save) is None:
+            with adopting.told(), self._within_rate():
+                manifest = sealing.judge(found.path, save, self._terms(adopted=True))
+            adopting.claim(self._tree, save, found.path, self._step)
+            with adopting.told():
+                self._settle(save, self._completed(save, manifest))
+        else:
+            self.seal(str(save))  # whatever was decided before, also by one who died over it
+        state = self.state(str(save))
+        if state.phase is not CheckpointPhase.COMPLETED:
+            raise NotRestorable(*state.reasons, not_yet=state.phase is CheckpointPhase.NOT_YET)
+        return state
 
     def make_view(
         self,
@@ -169,12 +222,12 @@ class PosixStore:
         All content is read when `deep` and the save has at most `deep_limit` bytes; else a sample of `sample_bytes`.
         None makes an empty view: a start from nothing. Raises NotRestorable, views.ViewTakenError, OSError.
         """
-        manifest = None
+        committed = None
         if checkpoint is not None:
-            manifest = self._looker.read_committed(SaveId.parse(checkpoint)).manifest
-            budget = None if deep and manifest.bytes <= deep_limit else sample_bytes
-            self._require_sound(manifest, budget, f"{checkpoint}/{attempt}")
-        views.build(self._tree, attempt, manifest, self._step)
+            committed = self.committed(checkpoint)
+            budget = None if deep and committed.manifest.bytes <= deep_limit else sample_bytes
+            self._require_sound(committed, budget, f"{checkpoint}/{attempt}")
+        views.build(self._tree, attempt, committed, self._step)
         return self._tree.view(attempt)
 
     def drop_view(self, attempt: int) -> None:
@@ -213,11 +266,22 @@ class PosixStore:
         for checkpoint in chosen:
             posix.create_whole(self._tree.tombstone(SaveId.parse(checkpoint)), b"", self._step)
         spared = self._spare_pinned(chosen)
+        for checkpoint in set(chosen) - spared:
+            places.take_away(self._tree, SaveId.parse(checkpoint), self._step)
         publishing.publish(self._tree, self._step)
         for save in self._half_deleted():
             with contextlib.suppress(OSError):
                 self._remove(save)
+        self._remove_copies(protect)
         return tuple(one for one in chosen if one not in spared)
+
+    def _remove_copies(self, protect: frozenset[str]) -> None:
+        """Remove restored copies that no reader counts; what can't be removed now is tried again by a later call."""
+        with contextlib.suppress(OSError):
+            places.sweep(self._tree)
+        for save, number in places.superfluous(self._tree, protect, self._clock()):
+            with contextlib.suppress(OSError):
+                places.remove(self._tree, save, number, self._step)
 
     def _spare_pinned(self, marked_now: tuple[str, ...]) -> frozenset[str]:
         """Call back the deletion of what was pinned just before it was marked, while nothing of it is gone. Raises OSError."""
@@ -247,14 +311,22 @@ class PosixStore:
 
     # --- how -----------------------------------------------------------------------------------------------------
 
+    def _terms(self, *, adopted: bool) -> sealing.Terms:
+        return sealing.Terms(
+            self._world, self._clock(), self._settle_s, self._threads, self._step, self._rate, adopted=adopted
+        )
+
     def _verdict(self, save: SaveId) -> Outcome:
-        terms = sealing.Terms(self._world, self._clock(), self._settle_s, self._threads, self._step, self._rate)
         try:
-            manifest = sealing.judge(self._tree.save(save), save, terms)
-            posix.make_folder(self._tree.seal(save))
-            digest = sealing.put_manifest(self._tree, manifest, save, self._step)
+            place = places.original(self._tree, save)
+            return self._completed(save, sealing.judge(place.data, save, self._terms(adopted=place.kind == "adopted")))
         except UnsoundError as error:
             return Outcome(outcome="BROKEN", reasons=sealing.shorten(tuple(map(str, error.args))))
+
+    def _completed(self, save: SaveId, manifest: Manifest) -> Outcome:
+        """Put the manifest down; what is to stand then. Raises UnsoundError, OSError."""
+        posix.make_folder(self._tree.seal(save))
+        digest = sealing.put_manifest(self._tree, manifest, save, self._step)
         told = tuple(f"{name} is written in the view, not in the data" for name in manifest.repairs)
         at = max(self._clock(), self._after_last())
         return Outcome(outcome="COMMITTED", completed_at=at, manifest_sha256=digest, reasons=told)
@@ -289,11 +361,10 @@ class PosixStore:
         finally:
             self._reading.release()
 
-    def _require_sound(self, manifest: Manifest, budget: int | None, seed: str) -> None:
+    def _require_sound(self, committed: Committed, budget: int | None, seed: str) -> None:
         """Raises NotRestorable: for good when the save is not what was sealed, else for now."""
-        path = self._tree.save(SaveId(manifest.attempt, manifest.step))
         try:
-            found = views.damage(path, manifest, budget, seed, self._threads)
+            found = views.damage(committed.place.data, committed.manifest, budget, seed, self._threads)
         except OSError as error:
             raise NotRestorable(posix.why(error), not_yet=True) from error
         except ReaderFault as fault:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from supervisor import durable
 from supervisor.checkpoints import posix
-from supervisor.checkpoints.manifest import LATE, FileEntry, Manifest
+from supervisor.checkpoints.manifest import LATE, Committed, FileEntry, Manifest
+from supervisor.checkpoints.places import ADOPTED
 from supervisor.checkpoints.posix import stamp_of
 from supervisor.checkpoints.reading import agreement
 from supervisor.checkpoints.reading.content import ContentReader, Job
@@ -20,7 +21,7 @@ from supervisor.checkpoints.reading.folder import lag_of, look_at
 from supervisor.checkpoints.reading.listed import listed
 from supervisor.checkpoints.reading.throttle import Throttle
 from supervisor.checkpoints.sidecars import FOLDER
-from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, step_name, step_of
+from supervisor.checkpoints.tree import SaveId, Tree, attempt_of, copy_of, step_name, step_of
 
 TRACKER = "latest_checkpointed_iteration.txt"
 _ALWAYS = frozenset({".metadata", "common.pt"})
@@ -82,19 +83,22 @@ def sample(files: Mapping[str, FileEntry], budget: int | None, seed: str) -> lis
     return chosen
 
 
-def build(tree: Tree, attempt: int, manifest: Manifest | None, step: posix.Step) -> None:
+def build(tree: Tree, attempt: int, committed: Committed | None, step: posix.Step) -> None:
     """Make the view of a save, or finish one that was begun for the same save. Raises ViewTakenError, OSError.
 
-    It is made aside and renamed into place, so that an empty view always means a start from nothing.
+    It is made aside and renamed into place, so that an empty view always means a start from nothing. One that leads to
+    where this save lay before, as when it has come back from the archive since, is made anew.
     """
     path = tree.view(attempt)
-    if manifest is None:
+    if committed is not None and _leads_elsewhere(tree, attempt, committed):
+        drop(tree, attempt)
+    if committed is None:
         posix.make_folder(path)
     elif not _named(path):
         aside = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
         os.mkdir(aside, 0o700)
         try:
-            _fill(aside, manifest, step)
+            _fill(aside, committed, step)
             step("before view")
             os.rename(aside, path)  # POSIX lets it replace an empty folder, and refuses one that is not
         except FileExistsError:
@@ -106,19 +110,20 @@ def build(tree: Tree, attempt: int, manifest: Manifest | None, step: posix.Step)
             shutil.rmtree(aside, ignore_errors=True)
         durable.sync_folder(tree.views)
         step("after view")
-    if not _named(path) <= ({step_name(manifest.step), TRACKER} if manifest else set()):
+    if not _named(path) <= ({step_name(committed.manifest.step), TRACKER} if committed else set()):
         raise ViewTakenError(f"the view of attempt {attempt} already leads elsewhere")
-    if manifest is not None:
-        _fill(path, manifest, step)
+    if committed is not None:
+        _fill(path, committed, step)
 
 
-def _fill(path: str, manifest: Manifest, step: posix.Step) -> None:
-    """Link first, tracker last; links are relative, so that a store can be moved."""
+def _fill(path: str, committed: Committed, step: posix.Step) -> None:
+    """Link first, tracker last; links into the store are relative, so that it can be moved."""
+    manifest = committed.manifest
     entry = os.path.join(path, step_name(manifest.step))
     if manifest.repairs:
-        _fill_repaired(entry, manifest, step)
+        _fill_repaired(entry, committed, step)
     else:
-        _link(entry, _target(manifest))
+        _link(entry, committed.place.link)
     step("after link")
     durable.sync_folder(path)
     posix.create_whole(os.path.join(path, TRACKER), str(manifest.step).encode(), step)
@@ -126,14 +131,18 @@ def _fill(path: str, manifest: Manifest, step: posix.Step) -> None:
         raise ViewTakenError(f"{path} already tracks another save")
 
 
-def _fill_repaired(folder: str, manifest: Manifest, step: posix.Step) -> None:
+def _fill_repaired(folder: str, committed: Committed, step: posix.Step) -> None:
     """A folder of links to each file, and beside them the files that the data lacks: the data itself is never written."""
+    manifest, place = committed.manifest, committed.place
+    above = "" if os.path.isabs(place.link) else "../"
+    # What the ranks left beside the data is no part of it, and does not come back from an archive.
+    beside = [FOLDER] if manifest.ranks and posix.exists(os.path.join(place.data, FOLDER)) else []
     if os.path.islink(folder):  # through it we would write into the data
         raise ViewTakenError(f"{folder} already leads to a save")
     try:
         posix.make_folder(folder)
-        for name in (*manifest.files, *([FOLDER] if manifest.ranks else [])):
-            _link(os.path.join(folder, name), f"../{_target(manifest)}/{name}")
+        for name in (*manifest.files, *beside):
+            _link(os.path.join(folder, name), f"{above}{place.link}/{name}")
         for name, text in manifest.repairs.items():
             posix.create_whole(os.path.join(folder, name), text.encode(), step)
             if posix.read_bounded(os.path.join(folder, name), len(text.encode())) != text.encode():
@@ -171,19 +180,44 @@ def standing(tree: Tree) -> frozenset[int]:
 def target(tree: Tree, attempt: int) -> str | None:
     """The id of the save that a view leads to; None for an empty view. Raises OSError, ValueError for another link."""
     path = tree.view(attempt)
+    led = _led(path)
+    if led is None:
+        return None
+    name, link = led
+    step = step_of(name)
+    if os.path.isabs(link):
+        saved_by: int | None = ADOPTED
+    else:
+        above, _, below = link.rpartition("/")
+        copy = copy_of(os.path.basename(above))
+        saved_by = copy[0].attempt if copy else attempt_of(os.path.basename(above))
+        step = step if below == name else None
+    if saved_by is None or step is None:
+        raise ValueError(f"{path} leads to no save")
+    return str(SaveId(saved_by, step))
+
+
+def _led(path: str) -> tuple[str, str] | None:
+    """The entry of a view, and the folder of the save that it leads to, from the view; None for an empty view."""
     links = [name for name in _named(path) if name != TRACKER]
     if not links:
         return None
     entry = os.path.join(path, links[0])
+    if os.path.islink(entry):
+        return links[0], os.readlink(entry)
     # A save with repairs has a folder of links, each to a file of the same save.
-    led = (
-        os.readlink(entry) if os.path.islink(entry) else os.path.dirname(os.readlink(os.path.join(entry, ".metadata")))
-    )
-    parts = led.split("/")
-    saved_by, step = attempt_of(parts[-2]), step_of(parts[-1])
-    if saved_by is None or step is None:
-        raise ValueError(f"{path} leads to no save")
-    return str(SaveId(saved_by, step))
+    inside = os.path.dirname(os.readlink(os.path.join(entry, ".metadata")))
+    return links[0], inside if os.path.isabs(inside) else inside.removeprefix("../")
+
+
+def _leads_elsewhere(tree: Tree, attempt: int, committed: Committed) -> bool:
+    """Does the view lead to this very save, and to another place?"""
+    try:
+        led = _led(tree.view(attempt))
+        same = led is not None and target(tree, attempt) == committed.manifest.id
+    except (OSError, ValueError):
+        return False
+    return same and led is not None and led[1] != committed.place.link
 
 
 def _whole(path: str) -> bool:
@@ -194,7 +228,3 @@ def _whole(path: str) -> bool:
     if len(names) != 2 or TRACKER not in names or steps[0] is None:
         return False
     return posix.read_bounded(os.path.join(path, TRACKER), 100) == str(steps[0]).encode()
-
-
-def _target(manifest: Manifest) -> str:
-    return f"../../saves/a{manifest.attempt:04d}/{step_name(manifest.step)}"
