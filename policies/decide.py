@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from policies import halting, ladder, quarantine, readiness, sameslot, skipping, spares
+from policies import archiving, halting, ladder, quarantine, readiness, sameslot, skipping, spares
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -34,6 +34,8 @@ START_GRACE_S = 5.0
 """How long the first start waits for every node, so that slots go by name and not by who is quickest."""
 LOOK_AGAIN_S = 5.0
 """How soon a part of the world that could not be read is looked at again."""
+ARCHIVE_TOLD_S = 60.0
+"""An archive that is needed and can't be read for so long is told: one that is slow for a moment is not worth waking anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +117,26 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
         if node.drained_by_other and name in {new for _, _, new in decision.swaps}:
             return f"{name} was drained by somebody else"
     if decision.checkpoint is not None:
-        if any(r.id == decision.checkpoint for r in s.history.unfit):
+        unfit = [r for r in s.history.unfit if r.id == decision.checkpoint]
+        if any(decision.restores is None or r.location == "archive" for r in unfit):
             return f"checkpoint {decision.checkpoint} could not be made ready"
-        found = next((c for c in s.view.checkpoints if c.id == decision.checkpoint), None)
-        if found is None or found.phase is not CheckpointPhase.COMPLETED:
-            return f"checkpoint {decision.checkpoint} is no longer completed"
-        if found.manifest_hash != decision.manifest_hash:
-            return f"checkpoint {decision.checkpoint} has another manifest"
-    elif done := [c.id for c in s.view.checkpoints if c.phase is CheckpointPhase.COMPLETED]:
+        return _checkpoint_gone(s, decision)
+    if done := [c.id for c in _everywhere(s) if c.phase is CheckpointPhase.COMPLETED]:
         return f"{done[-1]} has been completed since: nothing is thrown away unseen"
+    return None
+
+
+def _checkpoint_gone(s: Situation, decision: Recover) -> str | None:
+    """Why a plan's checkpoint can't be started from any more. What is to come from the archive need not be in the store yet."""
+    away = decision.restores is not None
+    if away and s.view.archive is UNKNOWN:
+        return None
+    known = [c for c in _everywhere(s) if c.id == decision.checkpoint and (away or c.location == "store")]
+    found = next((c for c in known if c.phase is CheckpointPhase.COMPLETED), None)
+    if found is None:
+        return f"checkpoint {decision.checkpoint} is no longer completed"
+    if found.manifest_hash != decision.manifest_hash:
+        return f"checkpoint {decision.checkpoint} has another manifest"
     return None
 
 
@@ -305,21 +318,33 @@ def _brought_back(s: Situation, incident: Incident) -> tuple[str, ...]:
     return tuple(n.name for n in s.view.nodes.values() if n.state is NodeState.UP and n.agent)
 
 
+def _everywhere(s: Situation) -> tuple[CheckpointState, ...]:
+    """The saves in the store, and the copies in the archive as far as it can be seen."""
+    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    return s.view.checkpoints + (() if s.view.archive is UNKNOWN else s.view.archive)
+
+
 def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:
     """The ladder; with `give_up`, what could not be judged in time is passed over (and never deleted)."""
-    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
-    excluded = {r.id: r.why for r in s.history.unfit} | _off_lineage(s) | _tainted(s)
+    found = _everywhere(s)
+    excluded = _off_lineage(s) | _tainted(s)
     if give_up:
-        late = [c for c in s.view.checkpoints if c.phase in ladder.MAY_STILL_COMPLETE]
+        late = [c for c in found if c.phase in ladder.MAY_STILL_COMPLETE]
         excluded |= {c.id: f"could not be judged within {s.rules.checkpoint.seal_s:.0f} s" for c in late}
-    return ladder.climb(s.view.checkpoints, s.history.choice.checkpoint, excluded, s.history.completed)
+    return ladder.climb(
+        found,
+        s.history.choice.checkpoint,
+        excluded,
+        s.history.completed,
+        unfit=s.history.unfit,
+        blind=s.view.archive is UNKNOWN,
+    )
 
 
 def _off_lineage(s: Situation) -> dict[str, str]:
     """Saves of steps that a later attempt went back behind: the run goes on from elsewhere, so they are no way back."""
-    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     off = {}
-    for one in s.view.checkpoints:
+    for one in _everywhere(s):
         behind = [a for a in s.history.attempts if a.number > one.attempt and a.start_step < one.step]
         if behind:
             off[one.id] = f"attempt {behind[0].number} went back to step {behind[0].start_step}"
@@ -328,13 +353,12 @@ def _off_lineage(s: Situation) -> dict[str, str]:
 
 def _tainted(s: Situation) -> dict[str, str]:
     """Saves that the attempt made after its loss was no longer finite: what is in them nobody knows. A person may choose one."""
-    assert s.view.checkpoints is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     incident = s.own_incident
     step = incident.diagnosis.step if incident and incident.diagnosis else None
     if incident is None or step is None or incident.fault is not FaultClass.NON_FINITE:
         return {}
     why = f"saved after the loss of step {step} was not finite"
-    return {c.id: why for c in s.view.checkpoints if c.attempt == incident.attempt and c.step >= step}
+    return {c.id: why for c in _everywhere(s) if c.attempt == incident.attempt and c.step >= step}
 
 
 def _recover(
@@ -348,9 +372,14 @@ def _recover(
 ) -> Decision:
     rung = _climb(s, give_up=True)
     best: CheckpointState | None = rung.checkpoint
+    if rung.unseen:
+        return _wait_for_archive(s)
     if best is None and not rung.from_nothing:
         seen = "; ".join(f"{r.id}: {r.why}" for r in rung.rejected[:3]) or "no completed checkpoint is left"
         return _halt(s, incident, Reason.NO_CHECKPOINT, seen, "a completed checkpoint in the store or the archive")
+    restores = best is not None and best.location == "archive"
+    if best is not None and restores and (short := archiving.no_room(best, s.view, s.history, s.rules)):
+        return Wait(Reason.NO_ROOM, s.now + LOOK_AGAIN_S, short, tells=True)
     attempt = s.history.attempt
     start_step = best.step if best else 0
     return Recover(
@@ -359,7 +388,7 @@ def _recover(
         fault=incident.fault if incident else None,
         died=incident.trouble.died if incident else True,
         stops=attempt.number if attempt and attempt.closed_at is None else None,
-        attempt=attempt.number + 1 if attempt else 1,
+        attempt=attempt.number + 1 if attempt else _first_number(s),
         slots=slots,
         bars=bars,
         checkpoint=best.id if best else None,
@@ -371,7 +400,21 @@ def _recover(
         start=best.counters if best else None,
         text=text,
         skip_samples=skipping.merge(attempt.skip_samples if attempt else (), s.history.choice.skip_samples),
+        restores=archiving.restores(best, s.history) if best is not None and restores else None,
     )
+
+
+def _first_number(s: Situation) -> int:
+    """Of a run whose journal is new: above the saves that it finds, for the id of a save is never used again."""
+    return 1 + max((c.attempt for c in _everywhere(s)), default=0)
+
+
+def _wait_for_archive(s: Situation) -> Wait:
+    """The store has nothing to start from and the archive can't be read: nothing is lost, and nothing is thrown away."""
+    since = max(s.view.archive_as_of or 0.0, s.history.epoch_began_at)
+    why = f" ({s.view.archive_why})" if s.view.archive_why else ""
+    text = f"the store has no checkpoint to start from, and the archive can't be read{why}"
+    return Wait(Reason.ARCHIVE_BLIND, s.now + LOOK_AGAIN_S, text, tells=s.now - since >= ARCHIVE_TOLD_S)
 
 
 def _halt(s: Situation, incident: Incident | None, reason: Reason, seen: str, lifts: str) -> Halt:
@@ -405,6 +448,15 @@ def room(s: Situation) -> Decision | None:
     return Continue(Reason.NO_ROOM, stall_at(s.history, s.view, s.rules), text)
 
 
+def archive_late(s: Situation) -> Decision | None:
+    """The daily copy has failed for two days: told, and nothing is stopped for it."""
+    attempt = s.history.attempt
+    if attempt is None or attempt.closed_at is not None or s.history.incident:
+        return None
+    text = archiving.late(s.view, s.history, s.rules, s.now)
+    return Continue(Reason.ARCHIVE_LATE, stall_at(s.history, s.view, s.rules), text) if text else None
+
+
 def watch_probation(s: Situation) -> Decision | None:
     """Back, but not yet past the old frontier."""
     last = s.history.incidents[-1] if s.history.incidents else None
@@ -429,5 +481,6 @@ RULES: tuple[Rule, ...] = (
     planned_stop,
     accept,
     room,
+    archive_late,
     watch_probation,
 )

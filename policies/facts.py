@@ -552,6 +552,28 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Telling:
+    """One notice: when people were told, and whom it has reached.
+
+    `to`: how many targets were asked; 0 where none is configured. `failed`: target and why, as of the last try.
+    """
+
+    key: str
+    title: str
+    at: float
+    to: int = 0
+    reached: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    tries: int = 0
+    given_up: bool = False  # not tried again: too often in vain, or it was answered meanwhile
+
+    @property
+    def under_way(self) -> bool:
+        """Is there a target that it has not reached, and may yet?"""
+        return len(self.reached) < self.to and not self.given_up
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """What the journal says, folded. Nothing here comes from anywhere else."""
 

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     LAUNCHING = "launching"
     BLIND = "cluster-unreadable"
     STORE_BLIND = "store-unreadable"
+    ARCHIVE_BLIND = "archive-unreadable"
     # what stopped the run
     RANK_DIED = "rank-died"
     RANK_FAILED = "rank-failed"
@@ -33,6 +34,8 @@ class Reason(StrEnum):
     BREAKER = "breaker"
     NOT_THE_NODE = "not-the-node"
     NO_SUSPECT = "no-suspect"
+    # what will stop it if nobody looks
+    ARCHIVE_LATE = "archive-late"
     # why it is not restarted
     NO_SPARE = "no-spare"
     NO_CHECKPOINT = "no-checkpoint"

@@ -68,6 +68,11 @@ class CheckpointRules(_Section):
     """So long a restart waits for the checks of a newer save before it takes an older one."""
     room_factor: Annotated[float, Field(ge=1, le=10)] = 1.1
     """Free room wanted before the next save, as a multiple of the last one's size."""
+    archive_every_s: Annotated[float, Field(ge=60, le=31_536_000)] = 86_400
+    """How often the newest completed save is copied into the archive, where one is configured. Twice as long without
+    a copy, and a person is told."""
+    reread_every_s: Annotated[float, Field(ge=60, le=31_536_000)] = 86_400
+    """How often each completed save in the store is read again in full."""
 
 
 class BudgetRules(_Section):
@@ -123,6 +128,15 @@ class DataRules(_Section):
 
     prefetch_steps: Annotated[int, Field(ge=0, le=10_000)] = 2
     """So many batches beyond the one being trained may have been read when a rank fails (torch's loader: 2 a worker)."""
+
+
+class TellingRules(_Section):
+    """When people are told again of a plan or a halt that nobody has answered; 0: never. Nothing is done by time-out."""
+
+    remind_s: Seconds = 900
+    """The first reminder after this; then after twice, four times as long, at most a day apart."""
+    escalate_s: Seconds = 3600
+    """From here on those in `[notify] escalate_urls` are told too."""
 
 
 class Rules(_Section):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from policies import retention
-from policies.facts import UNKNOWN, CheckpointPhase, Counters, Spans, View
+from policies.facts import UNKNOWN, CheckpointPhase, CheckpointState, Counters, Spans, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,32 @@ class Retain:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Bring a save back from the archive into the store."""
+
+    checkpoint: str
+    kind: Literal["restore"] = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Copy a completed save into the archive, and the run's own record with it; then delete the oldest copies there."""
+
+    checkpoint: str
+    protect: tuple[str, ...] = ()
+    kind: Literal["archive"] = "archive"
+
+
+@dataclass(frozen=True, slots=True)
+class Scrub:
+    """Read a completed save again in full. `read_at`: when that was last done, as the store showed it."""
+
+    checkpoint: str
+    read_at: float | None
+    kind: Literal["scrub"] = "scrub"
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """Quarantine nodes. The entry in the journal is our own exclusion; a drain is added where rights allow."""
 
@@ -129,10 +155,36 @@ class Release:
 
 
 Action = (
-    StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release
+    StartAgent
+    | Capture
+    | Fence
+    | Stop
+    | Begin
+    | Seal
+    | Abandon
+    | Retain
+    | Restore
+    | Archive
+    | Scrub
+    | Bar
+    | MakeView
+    | Launch
+    | AskStop
+    | Release
 )
+SLOW = Restore | Archive | Scrub
+"""Effects that move or read a whole save: they have lanes of their own, and are not asked for again while they are at work."""
 
-RETRY_S = {"launch": 20.0, "stop": 2.0, "start-agent": 8.0, "seal": 2.0, "make-view": 2.0}
+RETRY_S = {
+    "launch": 20.0,
+    "stop": 2.0,
+    "start-agent": 8.0,
+    "seal": 2.0,
+    "make-view": 2.0,
+    "restore": 5.0,
+    "archive": 60.0,
+    "scrub": 60.0,
+}
 """How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said. Doubled at each try."""
 RETRY_MAX_S = 300.0
 
@@ -146,8 +198,8 @@ def key(action: Action) -> str:
             return f"capture:{action.incident}"
         case Fence() | Stop() | MakeView() | Launch() | AskStop():
             return f"{action.kind}:{action.attempt}" + (f":{action.checkpoint}" if isinstance(action, MakeView) else "")
-        case Seal():
-            return f"seal:{action.checkpoint}"
+        case Seal() | Restore() | Archive() | Scrub():
+            return f"{action.kind}:{action.checkpoint}"
         case Abandon() | Begin():
             return f"{action.kind}:{','.join(action.checkpoints)}"
         case Retain():
@@ -162,6 +214,12 @@ def key(action: Action) -> str:
 
 def _phases(view: View) -> dict[str, CheckpointPhase]:
     return {} if view.checkpoints is UNKNOWN else {c.id: c.phase for c in view.checkpoints}
+
+
+def _is_unread(action: Scrub, saves: tuple[CheckpointState, ...]) -> bool:
+    """Is it still there and completed, and not read again since? What is condemned or deleted needs no reading."""
+    found = [c for c in saves if c.id == action.checkpoint and c.phase is CheckpointPhase.COMPLETED]
+    return any((c.read_at or 0.0) <= (action.read_at or 0.0) for c in found)
 
 
 def superfluous(view: View, keep: int, protect: tuple[str, ...]) -> tuple[str, ...]:
@@ -184,6 +242,13 @@ def is_done(action: Action, view: View) -> bool:
         case Seal():
             phase = _phases(view).get(action.checkpoint)
             return phase in {CheckpointPhase.COMPLETED, CheckpointPhase.BROKEN, CheckpointPhase.ABANDONED}
+        case Restore():
+            return _phases(view).get(action.checkpoint) is CheckpointPhase.COMPLETED
+        case Archive():
+            copies = () if view.archive is UNKNOWN else view.archive
+            return any(c.id == action.checkpoint and c.phase is CheckpointPhase.COMPLETED for c in copies)
+        case Scrub():
+            return view.checkpoints is not UNKNOWN and not _is_unread(action, view.checkpoints)
         case Abandon():
             open_phases = {CheckpointPhase.IN_PROGRESS, CheckpointPhase.FRAMEWORK_DONE}
             phases = _phases(view)

@@ -113,7 +113,8 @@ def _choose(request: Request, history: History, view: View, now: float) -> Reply
         return _no(request, f"no plan is open. See: relight status {history.run}")
     if request.checkpoint:
         states = () if view.checkpoints is UNKNOWN else view.checkpoints
-        usable = [c.id for c in states if c.phase is CheckpointPhase.COMPLETED]
+        copies = () if view.archive is UNKNOWN else view.archive
+        usable = list(dict.fromkeys(c.id for c in (*copies, *states) if c.phase is CheckpointPhase.COMPLETED))
         if request.checkpoint not in usable:
             shown = ", ".join(usable[-4:]) or "none"
             return _no(request, f"checkpoint {request.checkpoint} is not a completed one. Completed: {shown}", 2)

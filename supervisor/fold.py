@@ -13,6 +13,7 @@ from policies.facts import (
     Bar,
     Books,
     Choice,
+    Copied,
     Counters,
     Halted,
     History,
@@ -176,15 +177,36 @@ def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History
     return replace(history, books=books)
 
 
-def _settle(history: History, entry: Settled) -> History:
+def _settle(history: History, entry: Settled, at: float) -> History:
+    history = _copied(history, entry, at)
     intents = {k: v for k, v in history.intents.items() if k != entry.key}
     if entry.outcome == "failed" and entry.key in history.intents:
         intents[entry.key] = replace(history.intents[entry.key], failed=True)  # not asked for again before its time
     history = replace(history, intents=intents)
     if entry.outcome == "failed" and entry.key.startswith("make-view:"):
         checkpoint = entry.key.split(":", 2)[2]
-        return replace(history, unfit=(*history.unfit, Rejected(checkpoint, entry.text)))
+        came_back = any(c.id == checkpoint for c in history.restored)  # then the copy that it came from is no better
+        bad = Rejected(checkpoint, entry.text, "archive" if came_back else "store")
+        return replace(history, unfit=(*history.unfit, bad))
+    if entry.outcome == "failed" and entry.key.startswith("restore:"):
+        bad = Rejected(entry.key.split(":", 1)[1], entry.text, "archive")
+        return replace(history, unfit=(*history.unfit, bad))
     return history
+
+
+def _copied(history: History, entry: Settled, at: float) -> History:
+    """A save that has come into the archive, or back from it."""
+    intent = history.intents.get(entry.key)
+    action = intent.action if intent else None
+    if intent is None or entry.outcome != "seen" or not isinstance(action, actions.Archive | actions.Restore):
+        return history
+    size = next((c.bytes for c in history.save_costs if c.id == action.checkpoint), 0)
+    one = Copied(action.checkpoint, at, size, at - intent.at if intent.tries == 1 else None)
+    if isinstance(action, actions.Archive):
+        return replace(history, archived=one)
+    # What was wrong with the save that lay in the store before is over; a copy that was refused stays refused.
+    unfit = tuple(r for r in history.unfit if r.id != one.id or r.location == "archive")
+    return replace(history, restored=(*history.restored, one), unfit=unfit)
 
 
 def fold(history: History, stamped: Stamped) -> History:
@@ -237,7 +259,7 @@ def fold(history: History, stamped: Stamped) -> History:
         case Intended():
             return _intend(history, entry.action, stamped.epoch, at)
         case Settled():
-            return _settle(history, entry)
+            return _settle(history, entry, at)
         case AttemptAccepted():
             return _attempt(history, entry.attempt, accepted_at=at, limited=entry.limited)
         case AttemptClosed():

@@ -3,9 +3,10 @@
 | | observe | approve | auto | paused |
 |---|---|---|---|---|
 | watch, capture, agents, first start | yes | yes | yes | yes; no start |
-| seal, abandon, retention | no | yes | yes | seals only |
+| seal, copy into the archive, read again | no | yes | yes | yes |
+| abandon, retention | no | yes | yes | no |
 | fence and stop a dead attempt | no | yes | yes | no |
-| stop a stalled attempt, quarantine, relaunch | no | asks | cleared classes; asks for the rest | no |
+| stop a stalled attempt, quarantine, restore from the archive, relaunch | no | asks | cleared classes; asks for the rest | no |
 | stop a stalled attempt of a run that halts | no | no | cleared classes | no |
 """
 
@@ -40,7 +41,8 @@ _YES = Permitted()
 def digest(decision: Decision) -> str | None:
     """What a person approves: the effects alone.
 
-    Incident, next attempt, slot map, nodes barred, checkpoint and manifest hash, samples left out.
+    Incident, next attempt, slot map, nodes barred, checkpoint and manifest hash, samples left out, and whether the
+    checkpoint comes from the archive.
     """
     if not isinstance(decision, Recover):
         return None
@@ -52,6 +54,7 @@ def digest(decision: Decision) -> str | None:
         str(decision.checkpoint),
         str(decision.manifest_hash),
         *(f"skip {first}:{end}" for first, end in decision.skip_samples),
+        *(("restore",) if decision.restores else ()),
     )
     return blake2b("\n".join(effects).encode(), digest_size=8).hexdigest()
 
@@ -83,8 +86,8 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
     match action:
         case actions.StartAgent() | actions.Capture() | actions.Begin() | actions.Release():
             return _YES
-        case actions.Seal():
-            return Held("mode observe: would seal it", asks=False) if history.mode == "observe" else _YES
+        case actions.Seal() | actions.Archive() | actions.Scrub():
+            return Held(f"mode observe: would {action.kind} it", asks=False) if history.mode == "observe" else _YES
         case _ if history.paused:
             return Held("the run is paused", asks=False)
         case actions.Launch() if actions.key(action) in history.intents:

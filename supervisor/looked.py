@@ -38,6 +38,8 @@ class Look:
     ill: tuple[NodeView, ...] = ()
     nodes_unknown: bool = False
     checkpoints: tuple[CheckpointState, ...] | None = None  # None: unknown
+    archive: tuple[CheckpointState, ...] | None = ()  # None: unknown
+    archive_as_of: float | None = None
     attempt: int | None = None
     all_clean: bool = False
     fenced: frozenset[int] = frozenset()
@@ -61,6 +63,8 @@ def look_of(view: View, history: History, world: int) -> Look:
         ill=tuple(n for n in nodes if not _is_well(n)),
         nodes_unknown=view.nodes is UNKNOWN,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
+        archive=None if view.archive is UNKNOWN else _that_matter(view.archive),
+        archive_as_of=view.archive_as_of,
         attempt=shown.number if shown else None,
         all_clean=shown is not None and shown.ended_well(world),
         fenced=view.fenced,
@@ -80,6 +84,8 @@ def view_of(look: Look, world: int) -> View:
         nodes=UNKNOWN if look.nodes_unknown else nodes,
         attempt=None if look.attempt is None else AttemptView(look.attempt, UNKNOWN, exits=exits),
         checkpoints=UNKNOWN if look.checkpoints is None else look.checkpoints,
+        archive=UNKNOWN if look.archive is None else look.archive,
+        archive_as_of=look.archive_as_of,
         fenced=look.fenced,
         store_as_of=look.store_as_of,
         cluster_as_of=look.cluster_as_of,

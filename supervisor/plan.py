@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from policies import archiving
 from policies.facts import (
     UNKNOWN,
     CheckpointPhase,
@@ -56,7 +57,8 @@ def _recover(decision: Recover, history: History) -> list[Action]:
         decision.incident,
         decision.skip_samples,
     )
-    return [actions.MakeView(decision.attempt, decision.checkpoint), launch]
+    back = [actions.Restore(decision.checkpoint)] if decision.checkpoint and decision.restores else []
+    return [*back, actions.MakeView(decision.attempt, decision.checkpoint), launch]
 
 
 def _bars(decision: Recover, history: History, rules: QuarantineRules) -> list[Action]:
@@ -114,7 +116,31 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     protected = _protected(history)
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
-    return tuple(steps)
+    return (*steps, *_chores(history, view, rules, now))
+
+
+def _chores(history: History, view: View, rules: Rules, now: float) -> list[Action]:
+    """Copies and readings while the run trains, each one save at a time."""
+    copy, read = _chores_due(history, view, rules)
+    steps: list[Action] = []
+    if copy is not None and copy.at <= now:
+        steps.append(actions.Archive(copy.checkpoint, _protected(history)))
+    if read is not None and read.at <= now:
+        steps.append(
+            actions.Scrub(read.checkpoint, next(c.read_at for c in _checkpoints(view) if c.id == read.checkpoint))
+        )
+    return steps
+
+
+def _chores_due(history: History, view: View, rules: Rules) -> tuple[archiving.Due | None, archiving.Due | None]:
+    if history.mode == "observe" or not archiving.is_calm(history):
+        return None, None
+    return archiving.to_archive(view, history, rules), archiving.to_read(view, rules)
+
+
+def chores_at(history: History, view: View, rules: Rules) -> float:
+    """When the next copy or reading is due, wall seconds; infinite while none is to come."""
+    return min((due.at for due in _chores_due(history, view, rules) if due is not None), default=inf)
 
 
 def held_until(history: History, rules: Rules) -> float:
@@ -167,8 +193,10 @@ def _fresh_saves(history: History, view: View) -> list[Action]:
 
 
 def _protected(history: History) -> tuple[str, ...]:
-    """What the open plan or the newest attempt starts from is never deleted."""
+    """What the open plan or the newest attempt starts from, and what is being copied, is never deleted."""
     wanted = {history.attempt.checkpoint if history.attempt else None, history.choice.checkpoint}
+    moving = (i.action for i in history.intents.values())
+    wanted |= {a.checkpoint for a in moving if isinstance(a, actions.Archive | actions.Restore)}
     if isinstance(history.decision, Recover):
         wanted.add(history.decision.checkpoint)
     return tuple(sorted(c for c in wanted if c is not None))

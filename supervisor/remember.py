@@ -20,6 +20,7 @@ from policies.facts import (
     Incident,
     Intent,
     NodeState,
+    Recover,
     SaveCost,
     Trouble,
     View,
@@ -27,6 +28,7 @@ from policies.facts import (
 from policies.layout import Layout
 from policies.quarantine import returning
 from policies.reasons import Reason
+from policies.retention import by_age
 from policies.rules import Rules
 from policies.skipping import moved
 from supervisor import actions
@@ -124,6 +126,19 @@ def _settled(book: Notebook, view: View) -> None:
             book.note(Settled(name, "seen"))
         elif name in failed and not intent.failed:
             book.note(Settled(name, "failed", failed[name]))
+        elif isinstance(action, actions.SLOW) and name not in view.at_work and _is_moot(intent, view, book.history):
+            book.note(Settled(name, "moot"))
+
+
+def _is_moot(intent: Intent, view: View, history: History) -> bool:
+    """A copy or a reading that nobody is at and nobody will ask for again: left open, it would protect its save for good."""
+    action, decision = intent.action, history.decision
+    if isinstance(action, actions.Restore):
+        return not (isinstance(decision, Recover) and decision.checkpoint == action.checkpoint and decision.restores)
+    if view.checkpoints is UNKNOWN or not isinstance(action, actions.Archive):
+        return False
+    there = [c.id for c in by_age(view.checkpoints)]
+    return action.checkpoint not in there or (intent.failed and there[-1] != action.checkpoint)
 
 
 def _verdict(attempt: Attempt, shown: AttemptView, view: View, layout: Layout) -> acceptance.Verdict:

@@ -63,6 +63,8 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
         if actions.is_done(action, view) and not _must_be_journaled(action, book.history):
             continue
         retry_at = _retry_at(action, book.history, lag_s)
+        if actions.key(action) in view.at_work and isinstance(action, actions.SLOW):
+            break  # its end is a signal
         if retry_at is not None and retry_at > now:
             due.append(retry_at)
             break
@@ -77,6 +79,8 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
         break
     for action in upkeep(book.history, view, rules, now):
         retry_at = _retry_at(action, book.history, lag_s)
+        if actions.key(action) in view.at_work and isinstance(action, actions.SLOW):
+            continue
         if retry_at is not None and retry_at > now:
             due.append(retry_at)
         elif not isinstance(gate(action, decision, book.history, rules), Held):

@@ -24,6 +24,7 @@ from policies.facts import (
 from policies.reasons import Reason
 from supervisor.actions import (
     Abandon,
+    Archive,
     AskStop,
     Bar,
     Begin,
@@ -32,7 +33,9 @@ from supervisor.actions import (
     Launch,
     MakeView,
     Release,
+    Restore,
     Retain,
+    Scrub,
     Seal,
     StartAgent,
     Stop,
@@ -40,7 +43,22 @@ from supervisor.actions import (
 from supervisor.looked import Look
 
 AnyAction = Annotated[
-    StartAgent | Capture | Fence | Stop | Begin | Seal | Abandon | Retain | Bar | MakeView | Launch | AskStop | Release,
+    StartAgent
+    | Capture
+    | Fence
+    | Stop
+    | Begin
+    | Seal
+    | Abandon
+    | Retain
+    | Restore
+    | Archive
+    | Scrub
+    | Bar
+    | MakeView
+    | Launch
+    | AskStop
+    | Release,
     Field(discriminator="kind"),
 ]
 AnyDecision = Annotated[Recover | Contain | PlannedStop | Halt | Finish, Field(discriminator="kind")]
@@ -310,6 +328,7 @@ class Told:
 
     key: str
     title: str
+    to: int = 0
     kind: Literal["told"] = "told"
 
 

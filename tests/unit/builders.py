@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from policies.facts import (
     UNKNOWN,
@@ -70,7 +71,10 @@ def save_id(step: int, attempt: int = 1) -> str:
     return f"a{attempt:04d}-i{step:07d}"
 
 
-def save(step: int, attempt: int = 1, phase: CheckpointPhase = CheckpointPhase.COMPLETED) -> CheckpointState:
+def save(
+    step: int, attempt: int = 1, phase: CheckpointPhase = CheckpointPhase.COMPLETED, **more: Any
+) -> CheckpointState:
+    """`more`: other fields of the state."""
     done = phase is CheckpointPhase.COMPLETED
     return CheckpointState(
         id=save_id(step, attempt),
@@ -80,6 +84,7 @@ def save(step: int, attempt: int = 1, phase: CheckpointPhase = CheckpointPhase.C
         completed_at=float(step) if done else None,
         manifest_hash=f"m{step}" if done else None,
         counters=counters(step) if done else None,
+        **more,
     )
 
 
@@ -119,6 +124,18 @@ def show(view: View, action: Action) -> View:
             done = [c for c in view.checkpoints if c.phase is CheckpointPhase.COMPLETED]
             gone = {c.id for c in done[: -action.keep]} - set(action.protect)
             return replace(view, checkpoints=tuple(c for c in view.checkpoints if c.id not in gone))
+        case actions.Restore() if view.checkpoints is not UNKNOWN and view.archive is not UNKNOWN:
+            back = tuple(replace(c, location="store") for c in view.archive if c.id == action.checkpoint)
+            kept = tuple(c for c in view.checkpoints if c.id != action.checkpoint)
+            return replace(view, checkpoints=(*kept, *back))
+        case actions.Archive() if view.checkpoints is not UNKNOWN and view.archive is not UNKNOWN:
+            copy = tuple(replace(c, location="archive") for c in view.checkpoints if c.id == action.checkpoint)
+            kept = tuple(c for c in view.archive if c.id != action.checkpoint)
+            return replace(view, archive=(*kept, *copy))
+        case actions.Scrub() if view.checkpoints is not UNKNOWN:
+            at = (action.read_at or 0.0) + 1e9
+            read = (replace(c, read_at=at) if c.id == action.checkpoint else c for c in view.checkpoints)
+            return replace(view, checkpoints=tuple(read))
         case actions.MakeView():
             return replace(view, views_made={**view.views_made, action.attempt: action.checkpoint})
         case actions.Launch():

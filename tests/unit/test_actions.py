@@ -23,6 +23,9 @@ ALL: list[Action] = [
     actions.Seal(save_id(41)),
     actions.Abandon((save_id(40),)),
     actions.Retain(save_id(30), 1, (save_id(10),)),
+    actions.Restore(save_id(50)),
+    actions.Archive(save_id(30), (save_id(20),)),
+    actions.Scrub(save_id(30), 5.0),
     actions.Bar(("n1",), 1, None),
     actions.MakeView(2, save_id(30)),
     actions.Launch(2, 1, ("n0", "n1", "n2"), save_id(30), Counters(30, 240, 30, 0, 0.1), 1),
@@ -35,8 +38,10 @@ BY_INTENT = (actions.Bar, actions.Begin)  # their intent alone is what is needed
 def before() -> View:
     known = nodes()
     known["n1"] = replace(known["n1"], agent=False)
-    saves = (save(10), save(20), save(30), save(40, phase=IN_PROGRESS), save(41, phase=FRAMEWORK_DONE))
+    saves = (save(10), save(20), save(30, read_at=5.0), save(40, phase=IN_PROGRESS), save(41, phase=FRAMEWORK_DONE))
     return View(
+        has_archive=True,
+        archive=(save(50, location="archive"),),
         nodes=known,
         attempt=AttemptView(1, True),
         checkpoints=saves,

@@ -21,6 +21,7 @@ from policies.facts import (
     PlannedStop,
     Recover,
     Rejected,
+    Restores,
     Times,
     Trouble,
 )
@@ -45,7 +46,13 @@ WATCH: list[Action] = [
     actions.Release(),
 ]
 STOPS: list[Action] = [actions.Fence(1), actions.Stop(1)]
-CHANGES: list[Action] = [actions.Bar(("n1",), 1, None), actions.MakeView(2, save_id(40)), LAUNCH, *STOPS]
+CHANGES: list[Action] = [
+    actions.Bar(("n1",), 1, None),
+    actions.Restore("a"),
+    actions.MakeView(2, save_id(40)),
+    LAUNCH,
+    *STOPS,
+]
 
 
 def said(action: Action, decision: Decision, mode: str, *, rules: Rules = AUTO, **changes: object) -> str:
@@ -64,7 +71,9 @@ def test_the_table(mode: str) -> None:
         return {said(a, decision, kind, paused=paused) for a in some}
 
     assert row(WATCH, CONTAIN) == {"yes"}
-    assert row([actions.Seal("a")], CONTAIN) == {"no" if mode == "observe" else "yes"}
+    assert row([actions.Seal("a"), actions.Archive("a"), actions.Scrub("a", None)], CONTAIN) == {
+        "no" if mode == "observe" else "yes"
+    }
     assert row([actions.Abandon(("a",)), actions.Retain("a", 3, ())], CONTAIN) == {
         "yes" if mode in {"approve", "auto"} else "no"
     }
@@ -141,6 +150,7 @@ def test_the_digest_is_over_the_effects_alone() -> None:
         "checkpoint": save_id(30),
         "manifest_hash": "other",
         "skip_samples": ((320, 328),),
+        "restores": Restores(7),
     }
     assert {f.name for f in fields(Recover)} == {*beside, *effects, "kind"}
     for name, value in beside.items():

@@ -63,7 +63,7 @@ def test_an_excluded_one_is_passed_over() -> None:
 def test_the_archive_is_the_last_rung() -> None:
     archived = save(60, location="archive")
     rung = climb((archived, save(20)))
-    assert rung == Rung(save(20), (Rejected(archived.id, "only in the archive; the store has one"),))
+    assert rung == Rung(save(20), (Rejected(archived.id, "only in the archive; the store has one", "archive"),))
     rung = climb((archived, save(20, P.BROKEN)))
     assert rung == Rung(archived, (Rejected("a0001-i0000020", "broken"),))
     assert climb((save(20), save(10, location="archive"))).rejected == ()
