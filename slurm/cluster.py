@@ -102,6 +102,10 @@ class Cluster(Protocol):
         """Does the node do a trivial piece of work within the deadline?"""
         ...
 
+    def address(self, node: str) -> str:
+        """How other nodes reach this one, as far as it was told by the last look; the name where nothing was. Never blocks."""
+        ...
+
     def release(self, epoch: int) -> None:
         """Let the nodes go: the run is over."""
         ...

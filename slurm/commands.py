@@ -61,7 +61,8 @@ class SlurmCommands:
         self._reader = Reader(self._run_dir, job, self._env, call_s)
         self._bars = Bars(self._run_dir, self._reader, drain=drain)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
-        self._addresses: dict[str, tuple[str, int]] = {}
+        self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
+        self._addresses: dict[str, str] = {}
 
     @property
     def drain_refused(self) -> str | None:
@@ -77,6 +78,7 @@ class SlurmCommands:
         listing = self._reader.look()
         if isinstance(listing, Unreadable):
             return listing
+        self._addresses |= {row.name: row.address for row in listing.nodes.values()}
         nodes = {name: self._node(name, listing) for name in listing.allocation}
         try:
             steps = {name: self._step(name, listing, nodes) for name in self._names()}
@@ -137,7 +139,7 @@ class SlurmCommands:
     def probe(self, node: str, deadline_s: float) -> bool:
         """Does slurmd take a connection, and then run `true` in time? A hung node takes connections and does nothing."""
         until = time.monotonic() + deadline_s
-        address = self._address(node, deadline_s)
+        address = self._daemon(node, deadline_s)
         if address is None:
             return False
         try:
@@ -147,6 +149,10 @@ class SlurmCommands:
         where = (f"--jobid={self._job}", f"--nodelist={node}", "--ntasks=1", "--overlap", "--gres=none")
         how = (f"--job-name={_PROBE}", "--input=none", "--output=none", "--chdir=/")
         return self._reader.ask("srun", *where, *how, "true", deadline_s=max(0.01, until - time.monotonic())).ok
+
+    def address(self, node: str) -> str:
+        """NodeAddr of the node, as sinfo has it."""
+        return self._addresses.get(node, node)
 
     def release(self, epoch: int) -> None:
         """Cancel every step of ours and end every srun; with `end_job` the job too. Raises OSError.
@@ -277,13 +283,13 @@ class SlurmCommands:
         except FileNotFoundError:
             return frozenset(listing.allocation)
 
-    def _address(self, node: str, deadline_s: float) -> tuple[str, int] | None:
-        if node not in self._addresses:
+    def _daemon(self, node: str, deadline_s: float) -> tuple[str, int] | None:
+        if node not in self._daemons:
             answer = self._reader.ask(
                 "scontrol", "-o", "show", "node", localfiles.good_name(node), deadline_s=deadline_s
             )
             found = parsing.address(answer.out) if answer.ok else None
             if found is None:
                 return None
-            self._addresses[node] = found
-        return self._addresses[node]
+            self._daemons[node] = found
+        return self._daemons[node]

@@ -155,6 +155,10 @@ class LocalCluster:
                     return False
         return False
 
+    def address(self, node: str) -> str:  # noqa: ARG002 - as the port has it
+        """All nodes are this machine."""
+        return "127.0.0.1"
+
     def release(self, epoch: int) -> None:
         """Shut every node down and see it gone; what does not end by itself, a frozen node too, is killed.
 

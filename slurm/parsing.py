@@ -20,7 +20,7 @@ JOB_FORMAT: Final = "%A|%T|%S|%N|%B|%r"
 STEP_FORMAT: Final = "StepID:|,StepState:|,Nodes:|,StepName:|"
 """For `squeue -s -h -O`. With `:|` and no width nothing is cut (a name of 120 letters was tried)."""
 
-NODE_FORMAT: Final = "NodeList:|,StateComplete:|,Reason:|"
+NODE_FORMAT: Final = "NodeList:|,StateComplete:|,NodeAddr:|,Reason:|"
 """For `sinfo -h -N -O`."""
 
 _STEP_ID = re.compile(r"[\d_+]+\.(?:[\d+]+|batch|extern|interactive|TBD)")
@@ -69,6 +69,7 @@ class ListedNode:
 
     name: str
     state: str
+    address: str
     reason: str
 
 
@@ -98,9 +99,9 @@ def nodes(text: str) -> dict[str, ListedNode]:
     """Rows of `sinfo -N -O NODE_FORMAT` by name; a node of several partitions comes once. Raises ValueError."""
     found = {}
     for line in _lines(text):
-        names, state, reason = _fields(line, 3)
+        names, state, where, reason = _fields(line, 4)
         for name in hostlist.expand(names):
-            found[name] = ListedNode(name, state, _word(_unended(reason)))
+            found[name] = ListedNode(name, state, _word(where) or name, _word(_unended(reason)))
     return found
 
 

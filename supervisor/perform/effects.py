@@ -202,7 +202,7 @@ class Effects:
             "dp": layout.dp,
             "ranks_per_node": layout.ranks_per_node,
             "slots": list(action.slots),
-            "master_addr": "127.0.0.1",
+            "master_addr": ports.cluster.address(hosts[0]),
             "master_port": ports.free_port(),
             "command": list(settings.command),
             "cwd": settings.cwd,

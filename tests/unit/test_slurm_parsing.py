@@ -12,10 +12,10 @@ STEPS = """\
 1.batch|RUNNING|n001|batch|
 """
 NODES = """\
-n001|allocated|none|
-n002|allocated+drain|relight demo incident 3|
-n003|allocated+not_responding|none|
-n002|allocated+drain|relight demo incident 3|
+n001|allocated|127.0.0.1|none|
+n002|allocated+drain|127.0.0.1|relight demo incident 3|
+n003|allocated+not_responding|127.0.0.1|none|
+n002|allocated+drain|127.0.0.1|relight demo incident 3|
 """
 NODE = (
     "NodeName=n001 Arch=x86_64 CoresPerSocket=1  CPUAlloc=64 CPULoad=3.79 NodeAddr=127.0.0.1 NodeHostName=vm Port=17001 "
@@ -67,7 +67,7 @@ def test_every_kind_of_step_id_is_one(one):
 def test_a_name_cannot_move_the_other_fields():
     (row,) = parsing.steps("1.5|RUNNING|n1|x|PENDING|n[9-99]|\n")
     assert (row.nodes, row.name) == (("n1",), "x|PENDING|n[9-99]")
-    nodes = parsing.nodes("n1|down|bad | idle | fan|\n")
+    nodes = parsing.nodes("n1|down|10.1.0.1|bad | idle | fan|\n")
     assert (nodes["n1"].state, nodes["n1"].reason) == ("down", "bad | idle | fan")
 
 
@@ -76,6 +76,8 @@ def test_nodes():
     assert list(rows) == ["n001", "n002", "n003"]
     assert (rows["n002"].state, rows["n002"].reason) == ("allocated+drain", "relight demo incident 3")
     assert rows["n001"].reason == ""
+    assert rows["n001"].address == "127.0.0.1"
+    assert parsing.nodes("n9|idle|(null)|none|\n")["n9"].address == "n9"
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,8 @@ def test_nodes():
         (parsing.steps, "1.0||n1|x|\n"),
         (parsing.steps, "1.0|RUNNING|n[1|x|\n"),
         (parsing.nodes, "n001|\n"),
-        (parsing.nodes, "n001||none|\n"),
-        (parsing.nodes, "n 1|idle|none|\n"),
+        (parsing.nodes, "n001||127.0.0.1|none|\n"),
+        (parsing.nodes, "n 1|idle|127.0.0.1|none|\n"),
         (lambda text: parsing.job(text, "1"), "1|RUNNING|n1\n"),
         (lambda text: parsing.job(text, "1"), "1|RUNNING|now|n[1-|n1|None\n"),
     ],

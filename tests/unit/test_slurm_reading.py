@@ -15,7 +15,7 @@ from slurm.commands import ELSEWHERE_S, SlurmCommands
 STEP = "demo.a0001.e1"
 JOB = "17|{state}|2026-12-01T00:20:06|{nodes}|n001|None\n"
 ALL = "n[001-003]"
-NODES = "n001|allocated|none|\nn002|allocated|none|\nn003|allocated|none|\n"
+NODES = "n001|allocated|10.0.0.9|none|\nn002|allocated|10.0.0.9|none|\nn003|allocated|10.0.0.9|none|\n"
 STEPS = "17.batch|RUNNING|n001|batch|\n17.4|RUNNING|n[001-003]|demo.a0001.e1|\n"
 KEY = "relight demo incident 3"
 
@@ -145,7 +145,7 @@ def test_a_job_that_slurm_does_not_know_is_no_empty_job(printed):
 
 def test_a_node_that_is_not_listed_is_unknown_and_one_that_has_left_is_down(printed):
     printed.view()
-    printed.put("sinfo", "n002|allocated|none|\nn003|idle|none|\n")
+    printed.put("sinfo", "n002|allocated|10.0.0.9|none|\nn003|idle|10.0.0.9|none|\n")
     printed.job(nodes="n[001-002]")
     view = printed.view()
     assert view.nodes["n001"].condition is NodeCondition.UNKNOWN
@@ -204,17 +204,17 @@ def test_the_nodes_of_a_job_that_is_ending_are_not_to_be_used(printed):
 )
 def test_our_own_drain_is_known_by_flag_and_key(printed, row, condition):
     printed.cluster.bar("n002", KEY)
-    printed.put("sinfo", NODES.replace("n002|allocated|none", f"n002|{row}"))
+    printed.put("sinfo", NODES.replace("n002|allocated|10.0.0.9|none", f"n002|{row.replace('|', '|10.0.0.9|', 1)}"))
     assert printed.view().nodes["n002"].condition is condition
 
 
 def test_a_drain_with_our_words_but_without_our_note_is_somebody_elses(printed):
-    printed.put("sinfo", NODES.replace("n002|allocated|none", f"n002|allocated+drain|{KEY}"))
+    printed.put("sinfo", NODES.replace("n002|allocated|10.0.0.9|none", f"n002|allocated+drain|10.0.0.9|{KEY}"))
     assert printed.view().nodes["n002"].condition is NodeCondition.DRAINED
 
 
 def test_a_bar_rereads_and_touches_no_other_drain(printed):
-    printed.put("sinfo", NODES.replace("n002|allocated|none", "n002|allocated+fail|psu"))
+    printed.put("sinfo", NODES.replace("n002|allocated|10.0.0.9|none", "n002|allocated+fail|10.0.0.9|psu"))
     printed.cluster.bar("n002", KEY)
     assert not any("update" in line for line in printed.asked())
     with pytest.raises(ValueError, match="not a key"):

@@ -70,6 +70,10 @@ class ShownCluster:
         """Every node answers."""
         return node in self._nodes
 
+    def address(self, node: str) -> str:  # noqa: ARG002 - as the port has it
+        """All nodes are this machine."""
+        return "127.0.0.1"
+
     def release(self, epoch: int) -> None:
         """There is nothing to let go."""
 

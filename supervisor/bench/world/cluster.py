@@ -154,6 +154,10 @@ class SimCluster:
         """Does it answer?"""
         return self.nodes[node].power is Power.UP
 
+    def address(self, node: str) -> str:
+        """A node is reached by its name."""
+        return node
+
     def release(self, epoch: int) -> None:  # noqa: ARG002 - the port's signature
         """The run is over."""
         self.released = True
