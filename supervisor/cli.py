@@ -26,7 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "supervisor.commands.verify",
         "Is a checkpoint whole? Any Megatron or DCP directory, down to the last byte.",
     ),
-    "checkpoints": ("supervisor.commands.checkpoints", "What a checkpoint must hold, and what one holds."),
+    "checkpoints": (
+        "supervisor.commands.checkpoints",
+        "A run's saves: list, show, seal, pin, prune; what a save must hold.",
+    ),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "console": ("supervisor.commands.console", "All runs over HTTP: see, approve, refuse; metrics."),
     "token": ("supervisor.commands.token", "Who may use the console."),

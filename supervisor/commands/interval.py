@@ -13,6 +13,7 @@ import click
 
 from policies import interval as saving
 from supervisor.errors import UserError
+from supervisor.telling import say
 
 SCHEMA: Final = 1
 _SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -152,20 +153,13 @@ def _mean(values: list[float]) -> str:
 
 def _line(row: saving.Row) -> str:
     shares = "  ".join(f"{100 * share:6.2f}%" for share in (row.loss.save, row.loss.redo, row.loss.total))
-    written = f"  {_spoken(row.bytes_per_day)}" if row.bytes_per_day is not None else ""
+    written = f"  {say.size(row.bytes_per_day)}" if row.bytes_per_day is not None else ""
     return f"{_minutes(row.interval_s):>10}  {shares}{written}"
 
 
 def _minutes(seconds: float) -> str:
     """34 s, 93 min: one unit, so that intervals can be compared at sight."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _spoken(amount: float) -> str:
-    """168 TB, 1.9 GB: decimal units, as disks are sold."""
-    power = next((n for n in range(4) if amount < 999.5 * 1000**n), 4)
-    amount /= 1000**power
-    return (f"{amount:.3g}" if amount < 999.5 else f"{amount:,.0f}") + " " + ("B", "kB", "MB", "GB", "TB")[power]
 
 
 def _as_json(best: float, refined: float, rows: tuple[saving.Row, ...]) -> dict[str, Any]:

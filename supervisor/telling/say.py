@@ -112,6 +112,13 @@ def amount(value: int) -> str:
     return number(value)
 
 
+def size(value: float) -> str:
+    """168 TB, 1.9 GB: bytes in decimal units, as disks are sold."""
+    power = next((n for n in range(4) if value < 999.5 * 1000**n), 4)
+    value /= 1000**power
+    return (f"{value:.3g}" if value < 999.5 else f"{value:,.0f}") + " " + ("B", "kB", "MB", "GB", "TB")[power]
+
+
 def count(value: int, one: str, many: str | None = None) -> str:
     """1 iteration, 68 iterations."""
     return f"{number(value)} {one if value == 1 else many or one + 's'}"

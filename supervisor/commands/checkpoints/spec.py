@@ -1,4 +1,4 @@
-"""`relight checkpoints ...`: what a save must hold, and what one holds."""
+"""`relight checkpoints spec`: what a save must hold, written down before there is one."""
 
 from __future__ import annotations
 
@@ -11,24 +11,12 @@ import click
 from supervisor.errors import UserError
 
 if TYPE_CHECKING:
-    from supervisor.checkpoints.reading.verifying import Report
     from supervisor.checkpoints.spec.document import Document
 
 _ARGUMENTS_MAX = 16 << 20
 
 
-@click.group(
-    "checkpoints",
-    epilog="""\b
-Examples:
-  relight checkpoints spec -o spec.json -- --num-layers 104 --hidden-size 18432 ...
-  relight checkpoints show /ckpt/iter_0041200 --spec spec.json""",
-)
-def command() -> None:
-    """What a checkpoint must hold, and what one holds."""
-
-
-@command.command(
+@click.command(
     "spec",
     epilog="""\b
 Examples:
@@ -50,7 +38,7 @@ can't show what the first one lacked.""",
 @click.option("--arguments-of", type=click.Path(), help="Take the arguments that a Megatron save holds.")
 @click.option("--from", "baseline", metavar="SAVE", type=click.Path(), help="Take what a save holds: a baseline only.")
 @click.option("-o", "--output", type=click.Path(), help="A new file; without it, standard output.")
-def spec(
+def command(
     words: tuple[str, ...], args_json: str | None, arguments_of: str | None, baseline: str | None, output: str | None
 ) -> int:
     """Write down what a save must hold, before there is one."""
@@ -82,12 +70,13 @@ def _document(
     from supervisor.checkpoints.spec.megatron import document_of  # noqa: PLC0415
     from supervisor.checkpoints.spec.megatron_arguments import of_save, parse  # noqa: PLC0415
     from supervisor.checkpoints.spec.stated import read_stated  # noqa: PLC0415
+    from supervisor.commands.checkpoints.held import look_at  # noqa: PLC0415
 
     if words:
         return document_of(parse(words))
     if args_json is not None:
         return document_of(_read_json(args_json))
-    report = _look(str(arguments_of or baseline))
+    report = look_at(str(arguments_of or baseline))
     stated = read_stated(report.folder, report.structure)
     if report.verdict.value != "complete" or stated is None:
         why = report.findings[0] if report.findings else None
@@ -110,63 +99,3 @@ def _read_json(path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path}: it must be an object: argument by name, as vars(args) has it")
     return found
-
-
-def _look(path: str) -> Report:
-    """What lies at a path: metadata and sizes only."""
-    from supervisor.checkpoints.reading.folder import NoCheckpointError  # noqa: PLC0415
-    from supervisor.checkpoints.reading.verifying import Options, verify  # noqa: PLC0415
-
-    try:
-        return verify(path, Options(content=False))
-    except NoCheckpointError as error:
-        raise UserError(f"{path}: no checkpoint here: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from None
-
-
-@command.command(
-    "show",
-    epilog="""\b
-Examples:
-  relight checkpoints show /ckpt/iter_0041200
-  relight checkpoints show /ckpt/iter_0041200 --spec spec.json
-  relight checkpoints show spec.json
-
-\b
-Only metadata is read; `relight verify --spec` reads every byte as well.
-With --spec, exit codes: 0 all as asked, 1 differences, 3 it can't be read now.""",
-)
-@click.argument("path", metavar="PATH", type=click.Path())
-@click.option("--spec", "spec_path", type=click.Path(), help="Lay it beside what it must hold, item by item.")
-@click.option("--json", "as_json", is_flag=True, help="For programs; only with --spec.")
-def show(path: str, spec_path: str | None, as_json: bool) -> int:
-    """Show what a save holds, or what a spec asks for, item by item."""
-    from supervisor.checkpoints.reading.findings import Weight  # noqa: PLC0415
-    from supervisor.checkpoints.spec import document as documents  # noqa: PLC0415
-    from supervisor.checkpoints.spec import told  # noqa: PLC0415
-    from supervisor.checkpoints.spec.compare import compare  # noqa: PLC0415
-    from supervisor.checkpoints.spec.held import held  # noqa: PLC0415
-    from supervisor.checkpoints.spec.stated import read_stated  # noqa: PLC0415
-
-    if as_json and spec_path is None:
-        raise click.UsageError("--json is only there with --spec")
-    if os.path.isfile(path) and spec_path is None:
-        told.show(told.asking(documents.read(path)))
-        return 0
-    document = documents.read(spec_path) if spec_path is not None else None
-    report = _look(path)
-    if report.verdict.value != "complete":
-        for finding in (one for one in report.findings if one.weight is not Weight.NOTE):
-            click.echo(f"{report.verdict.value}: {finding.code} {finding.path}: {finding.detail}", err=True)
-    found = held(report.structure, read_stated(report.folder, report.structure))
-    if document is None:
-        told.show(told.holding(found))
-        return 0 if found.is_known else 3
-    comparison = compare(document, found)
-    if as_json:
-        click.echo(json.dumps(told.answer(comparison, document)))
-    else:
-        told.show(told.lines(comparison, document, every=True))
-    unread = not comparison.known or found.facts is None
-    return 1 if comparison.differences else 3 if unread else 0
