@@ -89,6 +89,10 @@ class Store(Protocol):
         """Where an attempt loads from."""
         ...
 
+    def scrub(self, checkpoint: str) -> CheckpointState:
+        """Read a completed save again in full; what is not as it was sealed is condemned. Raises NotRestorable, OSError."""
+        ...
+
 
 class Archive(Protocol):
     """Copies of completed saves in another place (`supervisor/checkpoints/archive/`). Any call may hang: worker threads only."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from policies.facts import CheckpointPhase, CheckpointState
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import pins, places, posix
+from supervisor.checkpoints import pins, places, posix, scrubbing
 from supervisor.checkpoints.framework import framework_done
 from supervisor.checkpoints.manifest import Committed, CommittedReader, UnsoundError, counters_of, read_outcome
 from supervisor.checkpoints.places import Place
@@ -139,6 +139,7 @@ class Looker:
             bytes=manifest.bytes,
             limited=manifest.limited,
             archived=posix.exists(place.mark("ARCHIVED")),
+            read_at=scrubbing.read_at(place.mark(scrubbing.READ)),
         )
 
     def _reasons(self, place: Place, mark: str) -> tuple[str, ...]:

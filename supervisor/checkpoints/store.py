@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from policies import retention
 from policies.facts import CheckpointPhase, CheckpointState, Expected
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import adopting, pins, places, posix, publishing, sealing, views
+from supervisor.checkpoints import adopting, pins, places, posix, publishing, scrubbing, sealing, views
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
 from supervisor.checkpoints.manifest import Committed, Manifest, Outcome, UnsoundError, expected_of, read_outcome
 from supervisor.checkpoints.places import Place
-from supervisor.checkpoints.reading.findings import Weight
+from supervisor.checkpoints.reading.findings import Finding, Weight
 from supervisor.checkpoints.reading.structure import ReaderFault
 from supervisor.checkpoints.tree import SaveId, Tree
 from supervisor.errors import NotRestorable
@@ -60,7 +59,8 @@ class PosixStore:
         self._settle_s = settle_s
         self._threads = threads or min(16, 2 * (os.cpu_count() or 1))
         self._rate = rate
-        self._reading = threading.Lock()
+        self._turns = scrubbing.Turns(one=rate is not None)
+        self._scrubs = scrubbing.Scrubs(self._turns, self._threads, rate)
         self._step = step
         self._looker = Looker(self._tree, clock, settle_s)
 
@@ -154,7 +154,7 @@ class PosixStore:
                 return plain(save, CheckpointPhase.BROKEN, "deleted by retention")
             standing = sealing.standing_outcome(self._tree, save)
             if standing is None:
-                with self._within_rate():
+                with self._turns.seal():
                     standing = self._verdict(save)
             return self._settle(save, standing)
         except sealing.UnfinishedError as error:
@@ -196,7 +196,7 @@ class PosixStore:
         save = SaveId(places.ADOPTED, found.step)
         adopting.require_free(self._tree, save, found.path)
         if sealing.standing_outcome(self._tree, save) is None:
-            with adopting.told(), self._within_rate():
+            with adopting.told(), self._turns.seal():
                 manifest = sealing.judge(found.path, save, self._terms(adopted=True))
             adopting.claim(self._tree, save, found.path, self._step)
             with adopting.told():
@@ -226,9 +226,33 @@ class PosixStore:
         if checkpoint is not None:
             committed = self.committed(checkpoint)
             budget = None if deep and committed.manifest.bytes <= deep_limit else sample_bytes
-            self._require_sound(committed, budget, f"{checkpoint}/{attempt}")
+            self._turns.stop_scrub()
+            place, manifest, seed = committed.place, committed.manifest, f"{checkpoint}/{attempt}"
+            self._require_sound(lambda: views.damage(place.data, manifest, budget, seed, self._threads))
         views.build(self._tree, attempt, committed, self._step)
         return self._tree.view(attempt)
+
+    def scrub(self, checkpoint: str) -> CheckpointState:
+        """Read a completed save again in full, at the pace of seals; condemn it when it is not what was sealed.
+
+        It gives way to seals and views, and goes on where it was when it is asked for again. Raises NotRestorable, OSError.
+        """
+        committed = self.committed(checkpoint)
+        try:
+            self._require_sound(lambda: self._scrubs.read(committed))
+        except NotRestorable as error:
+            if error.not_yet or self._is_gone(committed):
+                raise
+            return self.condemn(checkpoint, *error.reasons)
+        scrubbing.note_read(committed.place.mark(scrubbing.READ), self._clock())
+        return self.state(checkpoint)
+
+    def _is_gone(self, committed: Committed) -> bool:
+        """Was it deleted, or put elsewhere, while it was read? Then nothing is wrong with it."""
+        save = SaveId.parse(committed.manifest.id)
+        place = places.find(self._tree, save)
+        deleted = place.kind != "restored" and posix.exists(self._tree.tombstone(save))
+        return deleted or place != committed.place
 
     def drop_view(self, attempt: int) -> None:
         """Remove a view; only for an attempt that was never launched, as when the plan has changed. Raises OSError."""
@@ -348,23 +372,12 @@ class PosixStore:
             publishing.publish(self._tree, self._step)
         return self._looker.state(save)
 
-    @contextlib.contextmanager
-    def _within_rate(self) -> Iterator[None]:
-        """With a limit of speed one save is read at a time: two would be twice as fast. Raises NotYetError at once."""
-        if self._rate is None:
-            yield
-            return
-        if not self._reading.acquire(blocking=False):
-            raise sealing.NotYetError("another save is being read, and the limit of speed is for both")
-        try:
-            yield
-        finally:
-            self._reading.release()
-
-    def _require_sound(self, committed: Committed, budget: int | None, seed: str) -> None:
+    def _require_sound(self, look: Callable[[], tuple[Finding, ...]]) -> None:
         """Raises NotRestorable: for good when the save is not what was sealed, else for now."""
         try:
-            found = views.damage(committed.place.data, committed.manifest, budget, seed, self._threads)
+            found = look()
+        except sealing.NotYetError as error:
+            raise NotRestorable(*error.reasons, not_yet=True) from error
         except OSError as error:
             raise NotRestorable(posix.why(error), not_yet=True) from error
         except ReaderFault as fault:

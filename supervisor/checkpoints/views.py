@@ -37,13 +37,18 @@ def damage(path: str, manifest: Manifest, budget: int | None, seed: str, threads
     `budget`: bytes of content to read; None reads all. A sample depends on `seed` alone, so that it can be repeated. What
     the metadata says was held against the files when the save was sealed: with the same names, sizes and sums it still holds.
     """
+    throttle = Throttle(None)  # nothing trains while a view is made: a limit of speed would only be downtime
+    found = seen_damage(path, manifest)
+    return found or tuple(content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle))
+
+
+def seen_damage(path: str, manifest: Manifest) -> tuple[Finding, ...]:
+    """What names and sizes show to be wrong, before anything is read. Raises OSError."""
     try:
         look = look_at(path)
     except (FileNotFoundError, NotADirectoryError):
         return (Finding("MISSING_FILE", "", "the save's folder is gone"),)
-    found = _that_count((*look.findings, *agreement.against(look, listed(manifest))), manifest)
-    throttle = Throttle(None)  # nothing trains while a view is made: a limit of speed would only be downtime
-    return found or tuple(_content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle))
+    return _that_count((*look.findings, *agreement.against(look, listed(manifest))), manifest)
 
 
 def _that_count(findings: Iterable[Finding], manifest: Manifest) -> tuple[Finding, ...]:
@@ -52,8 +57,11 @@ def _that_count(findings: Iterable[Finding], manifest: Manifest) -> tuple[Findin
     return tuple(f for f in findings if f.weight is not Weight.NOTE and (f.code, f.path) not in excused)
 
 
-def _content_damage(path: str, names: list[str], manifest: Manifest, threads: int, throttle: Throttle) -> list[Finding]:
-    """Sums that are not those of the manifest. What is not there is told by whoever looks at the names."""
+def content_damage(path: str, names: list[str], manifest: Manifest, threads: int, throttle: Throttle) -> list[Finding]:
+    """Sums that are not those of the manifest. What is not there is told by whoever looks at the names.
+
+    Raises CancelledError when the throttle was cancelled.
+    """
     jobs = []
     for name in names:
         try:

@@ -36,6 +36,7 @@ class Save:
     committed: bool = False  # the mark that follows the outcome
     manifest: str = ""
     completed_at: float | None = None
+    read_at: float | None = None
     condemned: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -183,6 +184,18 @@ class SimStore:
         self._passing("view after")
         return self.view_dir(attempt)
 
+    def scrub(self, checkpoint: str) -> CheckpointState:
+        """All its bytes once more."""
+        self._there()
+        one = self._restorable(checkpoint)
+        self._passing("scrub before mark")
+        if not one.sound:
+            return self.condemn(checkpoint, "rank 3: content differs from its sum")
+        one.read_at = self._time.now
+        self._note("read", checkpoint)
+        self._passing("scrub after mark")
+        return self._state(one)
+
     def drop_view(self, attempt: int) -> None:
         """Take a view away."""
         self._there()
@@ -299,6 +312,7 @@ class SimStore:
             counters=one.counters if full else None,
             reasons=() if full else reasons,
             bytes=SAVE_BYTES if full else 0,
+            read_at=one.read_at if full else None,
         )
 
     def _restorable(self, checkpoint: str) -> Save:
