@@ -10,14 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from supervisor.console import events
-from supervisor.console.answering import text, trouble
+from supervisor.console.answering import trouble
 from supervisor.console.asks import asks
 from supervisor.console.found import TROUBLES, Parts
 from supervisor.console.metrics import CONTENT_TYPE, exposition
+from supervisor.console.page_files import FILES
 from supervisor.console.reading import UnreadableError
 from supervisor.console.reads import reads
 
-INDEX = "relight console. The API is below /api and described in /api/openapi.json; each call needs a token: relight token add.\n"
 BEARER = HTTPBearer(auto_error=False, description="`relight token add NAME`; viewers read, approvers also ask.")
 
 
@@ -40,8 +40,12 @@ def build(parts: Parts) -> FastAPI:
     app.include_router(asks)
 
     @app.get("/", include_in_schema=False)
-    def index() -> Response:
-        return text(INDEX)
+    @app.get("/page/{name}", include_in_schema=False)
+    def page(request: Request) -> Response:
+        found = FILES.get(request.url.path)  # looked up, never joined to a path
+        if found is None:
+            raise HTTPException(404, "the page has no such file")
+        return Response(found.body, media_type=found.media_type)
 
     @app.get(
         "/metrics",

@@ -12,18 +12,21 @@ from supervisor.console.changes import changes
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading
 from supervisor.console.shapes import (
+    Break,
     CheckpointsDocument,
     Glance,
     IncidentDocument,
     IncidentRow,
     IncidentsDocument,
     LedgerDocument,
+    LineDocument,
     PlanDocument,
     ReadAgain,
     StatusDocument,
+    Stretch,
     TextDocument,
 )
-from supervisor.telling.incident_facts import find_incident, lost_s, plan_of, redo, split, waits
+from supervisor.telling.incident_facts import begin, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import incident_story, state_of
 from supervisor.telling.plan_page import plan_facts, plan_text
 from supervisor.telling.story import run_story, standing, status_text
@@ -162,6 +165,33 @@ def incident(reading: Reading, number: int) -> IncidentDocument:
         split_s=dict(split(found.times)),
         cost=_cost(reading, found),
         story=incident_story(history, number, known),
+    )
+
+
+def line(reading: Reading) -> LineDocument:
+    """Attempts and incidents on the line of time."""
+    history = reading.history
+    return LineDocument(
+        now=reading.now,
+        started_at=history.started_at,
+        ended_at=history.attempt.closed_at if history.ended and history.attempt else None,
+        attempts=tuple(
+            Stretch(
+                number=one.number,
+                intended_at=one.intended_at,
+                accepted_at=one.accepted_at,
+                closed_at=one.closed_at,
+                checkpoint=one.checkpoint,
+                start_step=one.start_step,
+                last_step=one.last_step if one.closed_at is not None else None,
+                incident=one.incident,
+            )
+            for one in history.attempts
+        ),
+        incidents=tuple(
+            Break(one.number, one.reason.value, begin(one), one.times.next_good, one.times.caught_up, one.closed)
+            for one in history.incidents
+        ),
     )
 
 

@@ -14,15 +14,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.console.audit import Audit
 from supervisor.console.limits import Bucket, Buckets, Limits
+from supervisor.console.page_files import FILES, POLICY
 from supervisor.console.tokens import Grant, Role, Tokens
 from supervisor.telling.say import clean
 
-OPEN_PATHS = frozenset({"/"})
-"""What may be seen without a token: a line that says where to go."""
+OPEN_PATHS = frozenset(FILES)
+"""What may be seen without a token: the page, which holds nothing of any run."""
 READING = frozenset({"GET", "HEAD"})
+NO_PAGE = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
@@ -44,7 +45,8 @@ class Doors:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._http(scope, receive, self._marked(send))
+            policy = POLICY if scope["path"] in OPEN_PATHS else NO_PAGE
+            await self._http(scope, receive, self._marked(send, policy))
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -108,10 +110,12 @@ class Doors:
         except TimeoutError:
             return HTTPStatus.REQUEST_TIMEOUT
 
-    def _marked(self, send: Send) -> Send:
+    def _marked(self, send: Send, policy: bytes) -> Send:
+        more = (*self._headers, (b"content-security-policy", policy))
+
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *self._headers]
+                message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
         return marked

@@ -16,6 +16,7 @@ from supervisor.console.answering import document, text, trouble
 from supervisor.console.found import TROUBLES, Read, Run, grant_of, parts_of
 from supervisor.console.losses import WINDOW, WINDOW_MAX, LossesDocument, losses
 from supervisor.console.reading import UnreadableError
+from supervisor.console.tokens import Role
 
 Number = Annotated[int, Path(ge=1, le=10**9)]
 reads = APIRouter(prefix="/api/runs", responses={k: v for k, v in TROUBLES.items() if k not in {408, 413}})
@@ -30,7 +31,9 @@ def all_runs(request: Request) -> Response:
             rows.append(documents.glance(name, follower.read()))
         except UnreadableError as error:
             rows.append(shapes.Glance(name, error=str(error)))
-    return document(shapes.RunsDocument(tuple(rows)))
+    grant = grant_of(request)
+    you = shapes.You(grant.name, grant.role.value, grant.may(Role.APPROVER))
+    return document(shapes.RunsDocument(tuple(rows), you))
 
 
 @reads.get("/{run}", response_model=shapes.StatusDocument)
@@ -82,6 +85,12 @@ def incident(number: Number, reading: Read) -> Response:
         return document(documents.incident(reading, number))
     except LookupError as error:
         return trouble(404, str(error.args[0]))
+
+
+@reads.get("/{run}/line", response_model=shapes.LineDocument)
+def line_of_time(reading: Read) -> Response:
+    """Attempts and incidents on the line of time."""
+    return document(documents.line(reading))
 
 
 @reads.get("/{run}/checkpoints", response_model=shapes.CheckpointsDocument)

@@ -39,10 +39,20 @@ class Glance:
 
 
 @dataclass(frozen=True, slots=True)
+class You:
+    """Whose token a call came with; `asks`: may it file requests."""
+
+    name: str
+    role: str
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunsDocument:
-    """All runs."""
+    """All runs, and who is asking."""
 
     runs: tuple[Glance, ...]
+    you: You
     schema: int = SCHEMA
 
 
@@ -138,6 +148,44 @@ class IncidentDocument:
     split_s: dict[str, float]
     cost: Cost
     story: str
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """An attempt on the line of time; `closed_at` null: it is open. `incident`: the one that it is to end."""
+
+    number: int
+    intended_at: float
+    accepted_at: float | None
+    closed_at: float | None
+    checkpoint: str | None
+    start_step: int
+    last_step: int | None
+    incident: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """An incident on the line of time: from `began_at`, the last good update where it is known, to `next_good` and `caught_up`."""
+
+    number: int
+    reason: str
+    began_at: float
+    next_good: float | None
+    caught_up: float | None
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LineDocument:
+    """The run's line of time: all attempts and incidents, oldest first. `ended_at`: when the run was over."""
+
+    now: float
+    started_at: float | None
+    ended_at: float | None
+    attempts: tuple[Stretch, ...]
+    incidents: tuple[Break, ...]
     schema: int = SCHEMA
 
 

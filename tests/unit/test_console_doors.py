@@ -16,6 +16,7 @@ from console_run import Console, Controller, event, journaled, listen, shown, wa
 from supervisor.console import tokens
 from supervisor.console.audit import Audit
 from supervisor.console.limits import Bucket, Buckets, Limits
+from supervisor.console.page_files import FILES, POLICY
 
 READS = [
     "/api/runs",
@@ -30,6 +31,7 @@ READS = [
             "/story.txt",
             "/incidents",
             "/incidents/1",
+            "/line",
             "/checkpoints",
             "/losses",
             "/ledger",
@@ -118,11 +120,20 @@ def test_each_answer_is_marked(console: Console) -> None:
         assert "server" not in answer.headers
 
 
-def test_the_front_door_says_where_to_go_and_nothing_else(console: Console) -> None:
+def test_the_front_door_is_the_page_and_holds_nothing_of_a_run(console: Console) -> None:
     seen = console.call("GET", "/", None)
-    assert (seen.status, seen.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert (seen.status, seen.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "token" in seen.text
-    assert "demo" not in seen.text
+    for path in FILES:
+        one = console.call("GET", path, None)
+        assert (one.status, one.headers["x-content-type-options"]) == (200, "nosniff")
+        assert one.headers["content-security-policy"] == POLICY.decode()
+        assert "unsafe" not in one.headers["content-security-policy"]
+        assert console.call("POST", path, None, b"{}").status == 401
+        assert "demo" not in one.text
+    for path in ("/page/", "/page/index.html", "/page/none.js", "/page/../api.py", "/page/%2e%2e%2fapi.py"):
+        assert console.call("GET", path, None).status == 401
+        assert console.call("GET", path, console.viewer).status == 404
 
 
 def test_a_body_that_is_too_large_is_not_taken(console: Console) -> None:

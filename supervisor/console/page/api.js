@@ -1,0 +1,103 @@
+// Calls to the console. The token is kept here, in memory, and goes out in one header; no cookie is ever sent or set.
+
+const SLOWEST_MS = 15_000;
+const ASK_SLOWEST_MS = 30_000;
+let token = "";
+let heardAt = Date.now();
+
+/** What the console has answered when it would not: `status` 0 is no answer at all. */
+export class Trouble extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export function setToken(given) {
+  token = given;
+}
+
+/** Milliseconds since anything came from the console. */
+export function silentMs() {
+  return Date.now() - heardAt;
+}
+
+function options(method, body, signal) {
+  const headers = { authorization: `Bearer ${token}` };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  return {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal,
+    cache: "no-store",
+    credentials: "omit",
+    redirect: "error",
+  };
+}
+
+async function call(method, path, body, ms) {
+  let came;
+  try {
+    came = await fetch(path, options(method, body, AbortSignal.timeout(ms)));
+    const told = await came.json();
+    heardAt = Date.now();
+    return { status: came.status, told };
+  } catch {
+    throw new Trouble(0, "the console does not answer");
+  }
+}
+
+/** A document. Throws Trouble. */
+export async function get(path) {
+  const { status, told } = await call("GET", path, undefined, SLOWEST_MS);
+  if (status !== 200) throw new Trouble(status, String(told.detail ?? `answer ${status}`));
+  return told;
+}
+
+/** What came of a request: an AnswerDocument, refused ones too. Throws Trouble where nobody judged it. */
+export async function ask(path, body) {
+  const { status, told } = await call("POST", path, body, ASK_SLOWEST_MS);
+  if (told.state === undefined) {
+    const detail = status === 403 ? "This token may only look." : String(told.detail ?? `answer ${status}`);
+    throw new Trouble(status, detail);
+  }
+  return told;
+}
+
+/** Follow a run: `told` gets a row whenever something has changed. Comes again by itself; the answer ends it. */
+export function follow(run, told) {
+  const over = new AbortController();
+  listen(run, told, over.signal);
+  return () => over.abort();
+}
+
+async function listen(run, told, signal) {
+  while (!signal.aborted) {
+    let wait = 2_000;
+    try {
+      const came = await fetch(`/api/runs/${encodeURIComponent(run)}/events`, options("GET", undefined, signal));
+      if (came.ok) await read(came.body.pipeThrough(new TextDecoderStream()).getReader(), told);
+      else wait = 10_000;
+    } catch {
+      // The line is cut, or was closed by us; the page says how old it is.
+    }
+    if (!signal.aborted) await new Promise((done) => setTimeout(done, wait));
+  }
+}
+
+async function read(reader, told) {
+  let kept = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    heardAt = Date.now();
+    kept += value;
+    const blocks = kept.split("\n\n");
+    kept = blocks.pop();
+    for (const block of blocks) {
+      const data = block.split("\n").find((line) => line.startsWith("data: "));
+      if (data) told(JSON.parse(data.slice(6)));
+    }
+  }
+}

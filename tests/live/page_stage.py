@@ -1,0 +1,74 @@
+"""What the page is tested on: Debian's Chromium, a console as a process of its own, and axe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from supervisor.console import tokens
+from supervisor.console.tokens import Role
+
+INSTALL_S = 240
+
+
+def chromium() -> str:
+    """Debian's Chromium; installed by apt-get where that can be done, else the test is skipped and says why."""
+    found = shutil.which("chromium")
+    if found:
+        return found
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        pytest.skip("no chromium here, and only root on Debian can install it: apt-get install chromium")
+    told = ""
+    for command in (
+        ["apt-get", "update"],
+        ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"],
+    ):
+        done = subprocess.run(
+            command,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=INSTALL_S,
+        )
+        told = done.stderr.strip()[-300:]
+    found = shutil.which("chromium")
+    if not found:
+        pytest.skip(f"chromium can't be installed: {told}")
+    return found
+
+
+class ConsoleProcess:
+    """`relight console` over a folder of runs, with a token for each role."""
+
+    def __init__(self, root: Path) -> None:
+        store = str(root / "conf" / "tokens.json")
+        self.viewer = tokens.add(store, "ops", Role.VIEWER, time.time())
+        self.approver = tokens.add(store, "li.wei", Role.APPROVER, time.time())
+        command = [sys.executable, "-m", "supervisor", "console", str(root), "--listen", "127.0.0.1:0"]
+        command += ["--tokens", store, "--audit", str(root / "state" / "audit.jsonl")]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("relight console on http://127.0.0.1:"), line
+        self.address = line.split()[3]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
