@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("torch")
 from policies.facts import CheckpointPhase
 from policies.ladder import climb
-from supervisor.bench import megatron_order as order
+from supervisor.bench import megatron_nursery as windows
+from supervisor.bench import megatron_order
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.listed import Listed
@@ -35,7 +36,7 @@ MINUTE_NS = 60 * 10**9
 
 @pytest.fixture(scope="module")
 def nursery():
-    nursery = order.Nursery(WORLD)
+    nursery = megatron_order.start(WORLD)
     yield nursery
     nursery.close()
 
@@ -45,7 +46,7 @@ def whole(nursery, tmp_path_factory):
     """A directory with whole saves of steps 10 and 20, a minute old."""
     folder = tmp_path_factory.mktemp("whole")
     for step in (10, 20):
-        nursery.whole(str(folder), step)
+        nursery.whole(folder=str(folder), step=step, word="")
     for path in folder.rglob("*"):
         then = path.stat().st_mtime_ns - MINUTE_NS
         os.utime(path, ns=(then, then))
@@ -97,14 +98,14 @@ def names(store, attempt=1, step=20):
 @pytest.mark.parametrize(
     ("window", "left"),
     [
-        pytest.param(order.SHARDS, {"__0_0.distcp", "__1_0.distcp"}, id="A"),
-        pytest.param(order.UNBEGUN, {"__0_0.distcp"}, id="A, one rank not begun"),
-        pytest.param(order.METADATA, {"__0_0.distcp", "__1_0.distcp"}, id="B"),
-        pytest.param(order.RENAME, {"__0_0.distcp", "__1_0.distcp", ".metadata.tmp"}, id="B, not renamed"),
+        pytest.param(windows.SHARDS, {"__0_0.distcp", "__1_0.distcp"}, id="A"),
+        pytest.param(windows.UNBEGUN, {"__0_0.distcp"}, id="A, one rank not begun"),
+        pytest.param(windows.METADATA, {"__0_0.distcp", "__1_0.distcp"}, id="B"),
+        pytest.param(windows.RENAME, {"__0_0.distcp", "__1_0.distcp", ".metadata.tmp"}, id="B, not renamed"),
     ],
 )
 def test_before_metadata_the_older_one_is_taken_and_the_save_is_given_up(nursery, store, window, left):
-    held = nursery.held_at(store.save_dir(1), 20, window)
+    held = nursery.held_at(window, folder=store.save_dir(1), step=20, word="")
     assert store.seal(NEW).phase is CheckpointPhase.IN_PROGRESS
     assert held.kill() == KILLED
     assert names(store) == left
@@ -121,13 +122,13 @@ def test_before_metadata_the_older_one_is_taken_and_the_save_is_given_up(nursery
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_before_metadata_json_the_save_is_taken_and_repaired_in_the_view(nursery, store, torn):
-    held = nursery.held_at(store.save_dir(1), 20, order.JSON)
+    held = nursery.held_at(windows.JSON, folder=store.save_dir(1), step=20, word="")
     assert held.kill() == KILLED
     assert names(store) == {"__0_0.distcp", "__1_0.distcp", ".metadata"}
     data = os.path.join(store.save_dir(1), "iter_0000020")
     if torn:  # the kill came in the middle of its 63 bytes
         with open(os.path.join(data, "metadata.json"), "w", encoding="ascii") as file:
-            file.write(order.METADATA_JSON[:30])
+            file.write(megatron_order.METADATA_JSON[:30])
     report = look(data)
     assert (report.verdict, report.repairable) == (Verdict.BROKEN, True)
     before = {name: os.stat(os.path.join(data, name)).st_mtime_ns for name in os.listdir(data)}
@@ -135,20 +136,20 @@ def test_before_metadata_json_the_save_is_taken_and_repaired_in_the_view(nursery
     assert (state.phase, rung(store).checkpoint.id) == (CheckpointPhase.COMPLETED, NEW)
     view = assert_loads(store, 2, NEW)
     with open(os.path.join(view, "iter_0000020", "metadata.json"), encoding="ascii") as file:
-        assert file.read() == order.METADATA_JSON
+        assert file.read() == megatron_order.METADATA_JSON
     assert {name: os.stat(os.path.join(data, name)).st_mtime_ns for name in os.listdir(data)} == before
 
 
 def test_a_torn_tracker_says_nothing_about_the_save(nursery, store, bare):
-    held = nursery.held_at(store.save_dir(1), 20, order.TORN)
+    held = nursery.held_at(windows.TORN, folder=store.save_dir(1), step=20, word="")
     assert held.kill() == KILLED
-    assert os.path.getsize(os.path.join(store.save_dir(1), order.TRACKER)) == 0
+    assert os.path.getsize(os.path.join(store.save_dir(1), windows.TRACKER)) == 0
     assert store.seal(NEW).phase is CheckpointPhase.COMPLETED
     assert rung(store).checkpoint.id == NEW
     view = assert_loads(store, 2, NEW)
-    with open(os.path.join(view, order.TRACKER), encoding="ascii") as file:
+    with open(os.path.join(view, windows.TRACKER), encoding="ascii") as file:
         assert file.read() == "20"
-    held = nursery.held_at(str(bare), 30, order.TORN)
+    held = nursery.held_at(windows.TORN, folder=str(bare), step=30, word="")
     assert held.kill() == KILLED
     report = look(bare)
     assert (report.verdict, report.iteration) == (Verdict.COMPLETE, 30)
@@ -179,22 +180,22 @@ def assert_loads(store, attempt, checkpoint):
 
 
 AGAIN_AT = [
-    pytest.param(order.SHARDS, id="D"),
-    pytest.param(order.UNBEGUN, id="D2"),
-    pytest.param(order.METADATA, id="D, all shards new"),
-    pytest.param(order.RENAME, id="E"),
-    pytest.param(order.JSON, id="C, over an old one"),
+    pytest.param(windows.SHARDS, id="D"),
+    pytest.param(windows.UNBEGUN, id="D2"),
+    pytest.param(windows.METADATA, id="D, all shards new"),
+    pytest.param(windows.RENAME, id="E"),
+    pytest.param(windows.JSON, id="C, over an old one"),
 ]
 
 
 @pytest.mark.parametrize("window", AGAIN_AT)
 def test_under_relight_a_second_save_of_a_step_can_not_hurt_the_first(nursery, store, window):
-    nursery.whole(store.save_dir(1), 20)
+    nursery.whole(folder=store.save_dir(1), step=20, word="")
     assert store.seal(NEW).phase is CheckpointPhase.COMPLETED
-    held = nursery.held_at(store.save_dir(2), 20, window, word="again")
+    held = nursery.held_at(window, folder=store.save_dir(2), step=20, word="again")
     assert held.kill() == KILLED
     again = store.seal(AGAIN)
-    if window == order.JSON:  # whole, but for what is repaired in the view: the newer of the two
+    if window == windows.JSON:  # whole, but for what is repaired in the view: the newer of the two
         assert (again.phase, rung(store).checkpoint.id) == (CheckpointPhase.COMPLETED, AGAIN)
     else:
         assert again.phase is CheckpointPhase.IN_PROGRESS
@@ -208,16 +209,16 @@ def test_under_relight_a_second_save_of_a_step_can_not_hurt_the_first(nursery, s
 def test_without_relight_what_is_left_of_the_first_is_never_called_complete(nursery, bare, window):
     first = look(bare / "iter_0000020")
     assert first.verdict is Verdict.COMPLETE
-    held = nursery.held_at(str(bare), 20, window, word="again")
+    held = nursery.held_at(window, folder=str(bare), step=20, word="again")
     assert held.kill() == KILLED
-    assert (bare / order.TRACKER).read_text() == "20", "Megatron would load it"
+    assert (bare / windows.TRACKER).read_text() == "20", "Megatron would load it"
     with_manifest = look(bare / "iter_0000020", manifest_of(first))
     assert with_manifest.verdict is not Verdict.COMPLETE
     report = look(bare)
     assert report.iteration == 20
-    if window in {order.SHARDS, order.RENAME}:
-        assert report.verdict is (Verdict.BROKEN if window == order.SHARDS else Verdict.NOT_YET), report.findings
-    elif window == order.JSON:  # the new one is whole; the old metadata.json says the same as a new one would
+    if window in {windows.SHARDS, windows.RENAME}:
+        assert report.verdict is (Verdict.BROKEN if window == windows.SHARDS else Verdict.NOT_YET), report.findings
+    elif window == windows.JSON:  # the new one is whole; the old metadata.json says the same as a new one would
         assert report.verdict is Verdict.COMPLETE
     else:  # sizes and sums of records are right: only a manifest knows, and the stamps arouse suspicion
         assert codes(with_manifest) >= {"SUM"}
@@ -227,8 +228,8 @@ def test_without_relight_what_is_left_of_the_first_is_never_called_complete(nurs
 
 def test_a_kill_that_never_came_is_noticed(nursery, store):
     """The ends above are those of the windows: with no window the ranks end well, and the new save is taken."""
-    nursery.whole(store.save_dir(1), 20)
+    nursery.whole(folder=store.save_dir(1), step=20, word="")
     assert store.seal(NEW).phase is CheckpointPhase.COMPLETED
     assert rung(store).checkpoint.id == NEW
     with pytest.raises(RuntimeError, match="was not said, but"):
-        nursery.save(store.save_dir(1), 30).until("rank 0 at metadata")
+        nursery.begin(folder=store.save_dir(1), step=30, word="", window="").until("rank 0 at metadata")
