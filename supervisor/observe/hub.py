@@ -16,6 +16,7 @@ from supervisor.observe.capturing import Capturing
 from supervisor.observe.connection import Connection
 from supervisor.observe.intake import Clock, Intake
 from supervisor.observe.messages import Hello, Raw
+from supervisor.observe.reads import Reads
 
 _RECORD: Final = 4096
 """Bytes of an exit record that are read."""
@@ -45,7 +46,8 @@ class Hub:
     """The server for the agents of one run.
 
     `clock` gives wall seconds. `on_event` is called (in the event loop's thread) whenever something has come that a
-    decision may hang on; beats alone do not. An agent whose last beat is older than `silent_s` is listed as silent.
+    decision may hang on; beats alone do not. An agent whose last beat is older than `silent_s` is listed as silent. `reads`
+    hears what the agents say of the files that they read.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class Hub:
         on_event: Callable[[], None],
         beat_s: float,
         silent_s: float = 6.0,
+        reads: Reads | None = None,
     ) -> None:
         self.token = token
+        self._reads = reads or Reads()
         self._run_dir = run_dir
         self._clock = clock
         self._on_event = on_event
@@ -82,6 +86,8 @@ class Hub:
             "health": self._health,
             "captured": self._captured,
             "gone": self._is_gone,
+            "read-part": self._read,
+            "read-done": self._read,
         }
 
     # --- the server ------------------------------------------------------------------------------------------------
@@ -90,11 +96,13 @@ class Hub:
         """Listen; returns the port. Call set_attempt() first, so that agents learn the right epoch."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host, port, backlog=1024)
+        self._reads.bind(self._ask, loop.call_soon_threadsafe)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening and drop every agent."""
         if self._server is not None:
+            self._reads.unbind()
             self._server.close()
             for connection in list(self._all):
                 connection.close()
@@ -113,6 +121,7 @@ class Hub:
         self.changes += 1
         if before is not None:
             before.close()
+            self._reads.lost(greeting.node)
         connection.send(
             {
                 "type": "welcome",
@@ -147,6 +156,7 @@ class Hub:
         self._all.discard(connection)
         if connection.node and self._connections.get(connection.node) is connection:
             del self._connections[connection.node]
+            self._reads.lost(connection.node)
             self.changes += 1
             if self._capturing is not None:
                 self._capturing.answered(connection.node, {}, self._clock())
@@ -335,6 +345,17 @@ class Hub:
         self._gone[connection.node] = max(self._gone.get(connection.node, 0), attempt)
         self.changes += 1
         self._on_event()
+
+    def _read(self, connection: Connection, raw: Raw) -> None:
+        if not self._reads.heard(connection.node, raw):
+            self.ignored()  # of a reading that is over, or that never was
+
+    def _ask(self, node: str, message: Raw) -> bool:
+        """Send one agent a message; False when there is none."""
+        connection = self._connections.get(node)
+        if connection is not None:
+            connection.send({"epoch": self._epoch, **message})
+        return connection is not None
 
     def _is_silent(self, connection: Connection, now: float) -> bool:
         return now - connection.last_beat > self._silent_s
