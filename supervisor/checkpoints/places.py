@@ -100,6 +100,12 @@ def numbers(tree: Tree, save: SaveId) -> list[int]:
     return sorted(number for of, number in found if of == save)
 
 
+def taken(tree: Tree, save: SaveId) -> list[int]:
+    """The numbers that no new copy may have: also those of copies that are just being removed. Raises OSError."""
+    names = (name.removesuffix(".gone") for name in posix.names_in(tree.restored))
+    return sorted(number for of, number in filter(None, map(copy_of, names)) if of == save)
+
+
 def spoken_of(tree: Tree) -> set[SaveId]:
     """The saves of which there is a copy that is whole or was found broken; a half one says nothing yet. Raises OSError."""
     found = filter(None, map(copy_of, posix.names_in(tree.restored)))

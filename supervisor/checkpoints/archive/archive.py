@@ -1,0 +1,157 @@
+"""The archive of one run: copies of completed saves in another place, each verified on its own, and the run's record.
+
+Every call may wait for the place as long as its deadlines let it (minutes): worker threads only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from policies.facts import CheckpointState
+from slurm.cluster import Unreadable
+from supervisor.checkpoints import posix
+from supervisor.checkpoints.archive.carrying import Carrier, Progress, no_progress
+from supervisor.checkpoints.archive.copying import Copying
+from supervisor.checkpoints.archive.looking import ArchiveLooker
+from supervisor.checkpoints.archive.record import MOST, Record
+from supervisor.checkpoints.archive.restoring import Restoring
+from supervisor.checkpoints.archive.retaining import Retaining
+from supervisor.checkpoints.archive.shelf import Shelf
+from supervisor.checkpoints.manifest import UnsoundError
+from supervisor.checkpoints.objects.opening import open_bulk, open_objects
+from supervisor.checkpoints.objects.port import checked
+from supervisor.checkpoints.objects.posix import LAG_S
+from supervisor.checkpoints.reading.folder import lag_of
+from supervisor.checkpoints.store import PosixStore
+from supervisor.checkpoints.tree import SaveId
+from supervisor.errors import NotRestorable, UserError
+
+THREADS = 8
+"""Files under way at once: a limit of speed, or the disk, is what holds them back."""
+
+
+class Archive:
+    """See `open_archive`."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        store: PosixStore,
+        clock: Callable[[], float],
+        *,
+        lag_s: float = LAG_S,
+        step: posix.Step = posix.no_step,
+        rate: float | None = None,
+        threads: int = THREADS,
+        progress: Progress = no_progress,
+        record_most: int = MOST,
+    ) -> None:
+        self._shelf = shelf
+        self._store = store
+        self._clock = clock
+        self._looker = ArchiveLooker(shelf, lag_s)
+        # What goes out is read beside training. What comes back is awaited: nothing trains then.
+        rates = [limit for limit in (rate, store.rate) if limit is not None]
+        out = Carrier(threads, min(rates, default=None), progress)
+        back = Carrier(threads, None, progress)
+        self._copying = Copying(shelf, store, self._looker, out, clock, step)
+        self._restoring = Restoring(shelf, store, self._looker, back, clock, step)
+        self._retaining = Retaining(shelf, store, self._looker, clock, step)
+        self._record = Record(shelf, clock, step, record_most)
+
+    def make(self) -> None:
+        """Make the archive, or find it; once, when a run is prepared or first gets one. Raises OSError, UserError.
+
+        Nothing else makes it: a mount that is gone must never look like an archive that is empty.
+        """
+        self._shelf.make(self._clock())
+
+    def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
+        """Every copy that is known and not deleted: COMPLETED, IN_PROGRESS while it is being copied, or BROKEN.
+
+        What can't be read, or was never made, is Unreadable; never empty.
+        """
+        try:
+            return self._looker.scan()
+        except OSError as error:
+            return Unreadable(f"archive {self._shelf.place}: {error.strerror or error}")
+
+    def copy(self, checkpoint: str) -> None:
+        """Copy a completed save from the store, read every file again where it has landed, and mark the save ARCHIVED.
+
+        It may be killed anywhere and called again: what is there already is verified, not written. A copy that was found
+        damaged is made whole. Raises NotRestorable (not completed; or its data is no longer what was sealed), OSError.
+        """
+        save = SaveId.parse(checkpoint)
+        with _told(save):
+            self._copying.copy(save)
+
+    def restore(self, checkpoint: str) -> None:
+        """Bring a copy back into the store, every file checked; the store then shows the save as completed.
+
+        It may be killed anywhere and called again; a store that is empty is made. A copy that turns out to be damaged,
+        read twice, is BROKEN from then on. Raises NotRestorable (for now: no room, not readable; or for good), OSError.
+        """
+        save = SaveId.parse(checkpoint)
+        with _told(save):
+            self._restoring.restore(save)
+
+    def retain(self, keep: int, protect: Collection[str] = ()) -> tuple[str, ...]:
+        """Delete the oldest copies beyond the newest `keep` that are not protected, and return their ids.
+
+        Raises OSError when the archive can't be read (nothing is deleted then), ValueError when `keep` is below 1.
+        """
+        return self._retaining.retain(keep, protect)
+
+    def keep_record(self, run_root: str) -> int:
+        """Copy the run's journal, settings, manifests, incidents and drills, as far as they have changed; bytes sent.
+
+        Raises OSError.
+        """
+        return self._record.keep(run_root, self._store.tree)
+
+    def restore_record(self, into: str) -> tuple[str, ...]:
+        """Write the run's record into an empty folder, and return the names of its files. Raises OSError, UserError."""
+        return self._record.restore(into)
+
+
+@contextlib.contextmanager
+def _told(save: SaveId) -> Iterator[None]:
+    """What contradicts itself in the archive is no good for good. Raises NotRestorable."""
+    try:
+        yield
+    except UnsoundError as error:
+        raise NotRestorable(f"the archive's copy of {save}: {error}") from None
+
+
+def open_archive(
+    place: str,
+    run: str,
+    store: PosixStore,
+    clock: Callable[[], float],
+    *,
+    step: posix.Step = posix.no_step,
+    rate: float | None = None,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+    config: Mapping[str, str] | None = None,
+) -> Archive:
+    """The archive of `run` at a path, or at `s3://BUCKET/PREFIX`, `gs://...`, `az://...`. Nothing is touched yet.
+
+    Call `make` once, when the run is prepared or first gets an archive. `clock`: wall seconds. `rate`: bytes a second at
+    most that copying reads, both sides together (never more than the store's own limit); `progress(done, total, what)`
+    in bytes, from any thread. `config`: obstore's names, else the environment. Raises UserError.
+    """
+    try:
+        checked(f"{run}/saves")
+    except ValueError:
+        raise UserError(
+            f"run name {run!r} can't be a name in an archive: letters, digits, dot, dash, underscore"
+        ) from None
+    lag_s = 0.0 if "://" in place or lag_of(os.path.realpath(place)) == 0.0 else LAG_S
+    shelf = Shelf(place, run, open_objects(place, config, lag_s=lag_s), open_bulk(place, config))
+    return Archive(
+        shelf, store, clock, lag_s=lag_s, step=step, rate=rate, threads=threads or THREADS, progress=progress
+    )
