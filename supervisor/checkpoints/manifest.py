@@ -74,6 +74,13 @@ class StateEntry(_Model):
     counters: dict[Text, int | float]
 
 
+class SpecEntry(_Model):
+    """The spec that a save was accepted against: its digest, and where it came from."""
+
+    digest: Sha256
+    origin: Text
+
+
 class Manifest(_Model):
     """manifest.json. `limited`: no sidecars; what the save proves of itself is all that was checked.
 
@@ -96,12 +103,13 @@ class Manifest(_Model):
     archive: Any = None
     state: StateEntry | None = None
     repairs: dict[FileName, Text] = Field(default_factory=dict)
+    spec: SpecEntry | None = None
 
     def same_save(self, other: Manifest) -> bool:
         """Do both describe the same content? When each was written does not matter."""
         # An archive copy, the wording of the checks and what is told of the state may differ between two versions of
         # relight. What the framework writes last may have come between two sealers.
-        ignored = {"completed_at", "checks", "archive", "state", "repairs", "files", "bytes"}
+        ignored = {"completed_at", "checks", "archive", "state", "repairs", "files", "bytes", "spec"}
         shared = self.files.keys() & other.files.keys()
         return (
             self.model_dump(exclude=ignored) == other.model_dump(exclude=ignored)

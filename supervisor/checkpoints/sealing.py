@@ -24,6 +24,7 @@ from supervisor.checkpoints.manifest import (
     Manifest,
     Outcome,
     RankEntry,
+    SpecEntry,
     UnsoundError,
     parse_manifest,
     read_outcome,
@@ -32,6 +33,7 @@ from supervisor.checkpoints.reading.findings import Finding, Verdict, Weight
 from supervisor.checkpoints.reading.folder import Located
 from supervisor.checkpoints.reading.structure import ReaderFault
 from supervisor.checkpoints.reading.verifying import Options, Report, verify_save
+from supervisor.checkpoints.seal_spec import Question
 from supervisor.checkpoints.sidecars import Sidecar, disagreements, listed_files, read_sidecars
 from supervisor.checkpoints.survey import Survey, refused_entry, survey
 from supervisor.checkpoints.tree import SaveId, Tree
@@ -60,7 +62,7 @@ class Terms:
 
     `settle_s`: a fault that is younger than this may be a lagging cache (NFS keeps names and sizes for up to 60 s) or a
     sidecar on its way; it is "not yet" until then. `rate`: bytes a second at most, over all `threads`. `adopted`: it is
-    from before relight, so sidecars beside it are none of this run's and are not looked at.
+    from before relight, so sidecars beside it are none of this run's and are not looked at. `question`: what it is held against.
     """
 
     world: int
@@ -70,6 +72,7 @@ class Terms:
     step: posix.Step = posix.no_step
     rate: float | None = None
     adopted: bool = False
+    question: Question | None = None
 
 
 def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
@@ -102,6 +105,8 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     # What only lacks its metadata.json is whole; but the framework gets its time to write it.
     if report.verdict is Verdict.BROKEN and (young or not report.repairable):
         _refuse(reasons(report.findings, Weight.BROKEN), young=young)
+    if terms.question is not None and terms.question.unsettled:
+        raise NotYetError(terms.question.unsettled)
     manifest = describe_save(save, report, sidecars, framework, terms=terms)
     _refuse(ledgers.apart_from_ranks(report.structure, manifest.counters), young=young)
     return manifest
@@ -122,7 +127,9 @@ def _read(path: str, save: SaveId, terms: Terms) -> Report:
     """The whole check of its files, in one reading. Raises NotYetError for a fault of our own, OSError."""
     try:
         # What is young is told by the store's own clock, by whoever asked.
-        return verify_save(Located(path, save.step), Options(threads=terms.threads, rate=terms.rate, lag_s=0.0))
+        extra = (terms.question,) if terms.question is not None else ()
+        options = Options(threads=terms.threads, rate=terms.rate, lag_s=0.0, extra_checks=extra)
+        return verify_save(Located(path, save.step), options)
     except ReaderFault as fault:
         raise NotYetError(f"our own reader failed, which says nothing about the save: {fault}") from fault
 
@@ -170,6 +177,7 @@ def describe_save(
 ) -> Manifest:
     """The manifest of a save that has passed. Pure; the same save gives the same files, counters and ranks."""
     first = sidecars[0] if sidecars else None
+    spec = terms.question.document if terms.question is not None else None
     fields = ("step", "samples", "updates", "skipped", "lr", "data_version")
     # A metadata.json to be repaired is no part of the data: whatever is there of it is replaced in the view.
     files = {
@@ -192,9 +200,11 @@ def describe_save(
             for rank, s in sorted(sidecars.items())
         },
         limited=not sidecars,
-        checks=_checks(report, sidecars, framework, terms.world),
+        checks=_checks(report, sidecars, framework, terms.world)
+        | dict(terms.question.checks if terms.question else {}),
         state=ledgers.state_of(report.structure),
         repairs={METADATA_JSON: METADATA_JSON_TEXT} if report.repairable else {},
+        spec=SpecEntry(digest=spec.digest, origin=spec.origin) if spec is not None else None,
     )
 
 

@@ -20,6 +20,7 @@ from supervisor.checkpoints.manifest import Committed, Manifest, Outcome, Unsoun
 from supervisor.checkpoints.places import Place
 from supervisor.checkpoints.reading.findings import Finding, Weight
 from supervisor.checkpoints.reading.structure import ReaderFault
+from supervisor.checkpoints.seal_spec import Question, SpecAwayError, SpecFile, Standard
 from supervisor.checkpoints.tree import SaveId, Tree
 from supervisor.errors import NotRestorable
 
@@ -38,6 +39,7 @@ class PosixStore:
 
     `settle_s` should be near 0 where the file system is local. `step` is called at each boundary of a change.
     `rate`: bytes a second at most that seals read, all together, with `threads` threads each (None: no limit).
+    `spec`: what every save must hold; without one the first completed save is the baseline of the later ones.
     Methods may be called from several threads and processes at once. Ids are `aNNNN-iNNNNNNN`; another text raises
     ValueError.
     """
@@ -52,6 +54,7 @@ class PosixStore:
         threads: int | None = None,
         rate: float | None = None,
         step: posix.Step = posix.no_step,
+        spec: SpecFile | None = None,
     ) -> None:
         self._tree = Tree(os.path.abspath(root))
         self._world = world
@@ -62,6 +65,7 @@ class PosixStore:
         self._turns = scrubbing.Turns(one=rate is not None)
         self._scrubs = scrubbing.Scrubs(self._turns, self._threads, rate)
         self._step = step
+        self._standard = Standard(self._tree, spec)
         self._looker = Looker(self._tree, clock, settle_s)
 
     # --- looking -------------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ class PosixStore:
             standing = sealing.standing_outcome(self._tree, save)
             if standing is None:
                 with self._turns.seal():
-                    standing = self._verdict(save)
+                    return self._settle(save, *self._verdict(save))
             return self._settle(save, standing)
         except sealing.UnfinishedError as error:
             return plain(save, CheckpointPhase.IN_PROGRESS, *error.reasons)
@@ -197,10 +201,11 @@ class PosixStore:
         adopting.require_free(self._tree, save, found.path)
         if sealing.standing_outcome(self._tree, save) is None:
             with adopting.told(), self._turns.seal():
-                manifest = sealing.judge(found.path, save, self._terms(adopted=True))
+                terms = self._terms(save, found.path, adopted=True)
+                manifest = sealing.judge(found.path, save, terms)
             adopting.claim(self._tree, save, found.path, self._step)
             with adopting.told():
-                self._settle(save, self._completed(save, manifest))
+                self._settle(save, self._completed(save, manifest), terms.question)
         else:
             self.seal(str(save))  # whatever was decided before, also by one who died over it
         state = self.state(str(save))
@@ -335,17 +340,23 @@ class PosixStore:
 
     # --- how -----------------------------------------------------------------------------------------------------
 
-    def _terms(self, *, adopted: bool) -> sealing.Terms:
-        return sealing.Terms(
-            self._world, self._clock(), self._settle_s, self._threads, self._step, self._rate, adopted=adopted
-        )
+    def _terms(self, save: SaveId, folder: str, *, adopted: bool) -> sealing.Terms:
+        """Raises NotYetError."""
+        try:
+            question = self._standard.question(save, folder)
+        except SpecAwayError as error:
+            raise sealing.NotYetError(str(error)) from error
+        now, settle_s = self._clock(), self._settle_s
+        return sealing.Terms(self._world, now, settle_s, self._threads, self._step, self._rate, adopted, question)
 
-    def _verdict(self, save: SaveId) -> Outcome:
+    def _verdict(self, save: SaveId) -> tuple[Outcome, Question | None]:
+        """What is to stand, and what it was held against. Raises NotYetError, OSError."""
         try:
             place = places.original(self._tree, save)
-            return self._completed(save, sealing.judge(place.data, save, self._terms(adopted=place.kind == "adopted")))
+            terms = self._terms(save, place.data, adopted=place.kind == "adopted")
+            return self._completed(save, sealing.judge(place.data, save, terms)), terms.question
         except UnsoundError as error:
-            return Outcome(outcome="BROKEN", reasons=sealing.shorten(tuple(map(str, error.args))))
+            return Outcome(outcome="BROKEN", reasons=sealing.shorten(tuple(map(str, error.args)))), None
 
     def _completed(self, save: SaveId, manifest: Manifest) -> Outcome:
         """Put the manifest down; what is to stand then. Raises UnsoundError, OSError."""
@@ -365,11 +376,13 @@ class PosixStore:
         # A microsecond is the least that a float of today's seconds can hold with room to spare.
         return (last or 0.0) + 1e-6
 
-    def _settle(self, save: SaveId, wanted: Outcome) -> CheckpointState:
+    def _settle(self, save: SaveId, wanted: Outcome, question: Question | None = None) -> CheckpointState:
         posix.make_folder(self._tree.seal(save))
         standing = sealing.settle(self._tree, save, wanted, self._step)
         if standing.outcome == "COMMITTED":
             publishing.publish(self._tree, self._step)
+            if question is not None:
+                question.accepted(self._step)
         return self._looker.state(save)
 
     def _require_sound(self, look: Callable[[], tuple[Finding, ...]]) -> None:

@@ -95,6 +95,11 @@ class Tree:
         return os.path.join(self.root, "restored")
 
     @property
+    def baseline(self) -> str:
+        """What the first completed save held; see `seal_spec.py`."""
+        return os.path.join(self.seals, "baseline.json")
+
+    @property
     def completed(self) -> str:
         """The published list."""
         return os.path.join(self.root, "completed.json")
