@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "relight: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	$(BIN)/pip install --quiet -c constraints.txt hatchling editables
-	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e '.[train,console]' \
+	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e '.[train,console,notify]' \
 	  coverage hypothesis import-linter mypy pytest pytest-timeout pytest-xdist ruff obstore flask flask-cors 'moto[s3]' schemathesis
 	@touch $@
 

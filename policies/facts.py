@@ -599,6 +599,7 @@ class History:
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
     told: frozenset[str] = frozenset()  # notices already sent
+    tellings: Mapping[str, Telling] = field(default_factory=dict)  # by the notice's key
     save_costs: tuple[SaveCost, ...] = ()
     begun: frozenset[str] = frozenset()  # saves whose in-progress mark was asked for
     unfit: tuple[Rejected, ...] = ()  # completed saves that could not be made ready for a load, and why

@@ -153,6 +153,7 @@ class Rules(_Section):
     quarantine: QuarantineRules = QuarantineRules()
     probation: ProbationRules = ProbationRules()
     data: DataRules = DataRules()
+    telling: TellingRules = TellingRules()
     hold_s: Seconds = 7200
     """How long a halt keeps the allocation, so that evidence on the nodes survives; 0 on one machine."""
 

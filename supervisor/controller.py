@@ -85,6 +85,7 @@ class Controller:
         files = RunFiles(run)
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
         self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape())
+        self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
         self.loop.stop_asked_by = stop_asked or None
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -117,6 +118,7 @@ class Controller:
 
     def _make_store(self) -> None:
         """Raises UserError."""
+            self._desk.close()
         try:
             self.parts.store.create()
         except OSError as error:
@@ -142,7 +144,7 @@ class Controller:
             effects=effects,
             agents=hub,
             files=files,
-            desk=FileDesk(parts.run, parts.settings),
+            desk=self._desk,
             look_again=self._read,
             lag_s=parts.lag_s,
         )

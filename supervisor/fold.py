@@ -25,11 +25,12 @@ from policies.facts import (
 )
 from policies.reasons import Reason
 from policies.skipping import merge
-from supervisor import actions
+from supervisor import actions, remembered_tellings
 from supervisor.journal.entries import (
     Approved,
     AttemptAccepted,
     AttemptClosed,
+    Carried,
     CaughtUp,
     CheckpointCompleted,
     Chosen,
@@ -214,7 +215,7 @@ def fold(history: History, stamped: Stamped) -> History:
     entry, at = stamped.entry, stamped.at
     match entry:
         case EpochBegan():
-            return replace(history, epoch=entry.epoch, epoch_began_at=at)
+            return replace(remembered_tellings.new_epoch(history), epoch=entry.epoch, epoch_began_at=at)
         case RunStarted():
             return replace(history, run=entry.run, mode=entry.mode, started_at=at)
         case ModeSet():
@@ -225,10 +226,8 @@ def fold(history: History, stamped: Stamped) -> History:
             skip = merge(history.choice.skip_samples, entry.skip_samples)
             kept = tuple(dict.fromkeys((*history.choice.keep_nodes, *entry.keep_nodes)))
             choice = replace(history.choice, skip_samples=skip, keep_nodes=kept)
-            told = frozenset(
-                key for key in history.told if not key.startswith("plan:")
-            )  # what is open now is told again
-            refused = replace(history, paused=False, refused=frozenset(), choice=choice, told=told)
+            history = remembered_tellings.forget_plans(history)
+            refused = replace(history, paused=False, refused=frozenset(), choice=choice)
             return refused if history.halted is None else _no_plan(replace(refused, halted=None, resumed_at=at))
         case IncidentOpened():
             return _open(history, entry, at)
@@ -241,11 +240,11 @@ def fold(history: History, stamped: Stamped) -> History:
         case Decided():
             return _decide(history, entry, at)
         case Withdrawn():
-            return _no_plan(replace(history, told=history.told - {f"plan:{entry.digest}"}))
+            return _no_plan(remembered_tellings.forget_plan(history, entry.digest))
         case Chosen():
             number = history.incident.number if history.incident else 0
-            told = history.told - {f"plan:{history.decision_digest}"}  # should it come back the same, it is told again
-            return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice, told=told))
+            history = remembered_tellings.forget_plan(history, history.decision_digest)
+            return _no_plan(replace(_incident(history, number, plan_changed=True), choice=entry.choice))
         case Approved():
             if history.incident is not None:
                 number = history.incident.number
@@ -296,7 +295,9 @@ def fold(history: History, stamped: Stamped) -> History:
         case Looked():
             return history
         case Told():
-            return replace(history, told=history.told | {entry.key})
+            return remembered_tellings.told(history, entry, at)
+        case Carried():
+            return remembered_tellings.carried(history, entry)
         case RequestAnswered():
             answered = Answered(entry.outcome, entry.text, entry.exit)
             return replace(history, requests={**history.requests, entry.id: answered})

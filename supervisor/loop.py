@@ -37,8 +37,10 @@ class Turn:
     """What one turn came to: look again at `next_look` (wall seconds) or now if `again`; `code`: the run is over."""
 
     next_look: float
+from supervisor.telling.again import reminder
     again: bool
     code: int | None
+from supervisor.telling.told import matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ class Loop:
         if saves != self._saves:
             self._saves = saves
             self.scene.look_again("store")
+        self._write(list(scene.desk.carried(matter(self.history))), now)
+        scene.desk.ticked()
 
     def _follow_attempt(self, attempt: Attempt) -> None:
         scene = self.scene
@@ -168,7 +172,7 @@ class Loop:
                 self.scene.desk.record(self.history, incident.number)
 
     def _tell(self, ticked: Tick, view: View, now: float) -> None:
-        """Tell a person once when a decision waits, when something halts, or will go wrong if nobody looks."""
+        """Tell a person when a decision waits, when something halts, or will go wrong if nobody looks: once, and reminders."""
         held = ticked.held
         watching = held is not None and self.history.mode == "observe" and isinstance(ticked.decision, Recover)
         what: notices.What
@@ -186,13 +190,17 @@ class Loop:
         if isinstance(ticked.decision, Continue):
             notice = notices.warning(self.history, ticked.decision, known)
         else:
-            notice = notices.notice(self.history, what, known, hold_s=self.scene.rules.hold_s)
+            rules = self.scene.rules
+            notice = notices.notice(self.history, what, known, hold_s=rules.hold_s)
+            if notice is None and not watching:
+                notice = reminder(self.history, rules.telling, known, rules.hold_s)
         if notice is None:
             return
         story = notices.page(self.history, what, known)
         self._log.warning("notice", text=notice.text)
-        self.scene.desk.tell(notice, story)
-        self._write([Told(notice.key, notice.title)], now)  # after it: rather told twice than never
+        before = self.history.tellings.get(notice.key)
+        to = self.scene.desk.tell(notice, story, before.reached if before else ())
+        self._write([Told(notice.key, notice.title, to)], now)  # after it: rather told twice than never
 
     def _say(self, ticked: Tick) -> None:
         """One line when the reason changes."""

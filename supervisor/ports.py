@@ -23,7 +23,7 @@ from policies.facts import (
 from slurm.cluster import Unreadable
 from supervisor.errors import NotRestorable
 from supervisor.gate import Held
-from supervisor.journal.entries import Entry, Stamped
+from supervisor.journal.entries import Carried, Entry, Stamped
 from supervisor.journal.requests import Answer, Request
 from supervisor.telling.notices import Notice
 
@@ -249,8 +249,16 @@ class Desk(Protocol):
         """What is shown to those who ask."""
         ...
 
-    def tell(self, notice: Notice, story: str) -> None:
-        """Wake a person. Never blocks, never raises."""
+    def tell(self, notice: Notice, story: str, reached: Collection[str] = ()) -> int:
+        """Wake a person, but for the targets that were reached before; how many targets there are. Never blocks, never raises."""
+        ...
+
+    def carried(self, matter: str | None) -> list[Carried]:
+        """How notices fared since the last call. What is about another plan or halt than `matter` is not tried again."""
+        ...
+
+    def ticked(self) -> None:
+        """The loop has turned, and what it had to write is in the journal. Never blocks, never raises."""
         ...
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from policies.layout import Layout
 from supervisor.durable import create_whole, show_whole
@@ -67,10 +67,16 @@ class CheckpointSettings(_Section):
     read_threads: Annotated[int, Field(ge=0, le=256)] = 0
 
 
-class NotifySettings(_Section):
-    """A command that is run with the story on its standard input when a decision waits or something halts."""
+Urls = Annotated[tuple[SecretStr, ...], Field(max_length=32, exclude=True)]
+"""They hold secrets: shown in no error, and never written to settings.json (`exclude`)."""
+Url = Annotated[SecretStr, Field(max_length=2000, exclude=True)]
 
-    command: tuple[str, ...] = ()
+
+class NotifySettings(_Section):
+    """Who is told when a decision waits or something halts, and which dead man's switches are kept (docs/notices.md)."""
+
+    command: tuple[Word, ...] = ()
+    """Run with the story on its standard input."""
     deadline_s: Annotated[float, Field(gt=0, le=600)] = 20
 
 
@@ -87,6 +93,20 @@ class HealthSettings(_Section):
     """The site's own checks, such as LBNL NHC: exit 0 is healthy, exit 1 is not."""
     kernel_log: Word = ""
     """A path; "none" to leave it; empty: /dev/kmsg, else the journal."""
+    """How long one try may take."""
+    urls: Urls = ()
+    """As apprise has them: mailtos://, slack://, and a hundred others."""
+    escalate_urls: Urls = ()
+    """Told too when nobody has answered for `telling.escalate_s` of the profile."""
+    urls_file: Word = ""
+    """A TOML file of mode 0600 with what of these is secret, for a relight.toml that all may read."""
+    link: Annotated[str, Field(pattern=r"^(https?://[^\s#]+)?$", max_length=500)] = ""
+    """The console, as a phone reaches it: https://host:8440."""
+    heartbeat_url: Url = SecretStr("")
+    """A dead man's switch: fetched while the loop turns and the journal can be written."""
+    heartbeat_s: Annotated[float, Field(ge=5, le=86_400)] = 60
+    guard_heartbeat_url: Url = SecretStr("")
+    """The same for the guard."""
     nvrx_python: Word = ""
     """The path of a Python that has nvidia_resiliency_ext (`make setup`: .venv-nvrx/bin/python), where our own has not."""
 

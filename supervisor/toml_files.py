@@ -53,6 +53,17 @@ def _known_keys(model: type[BaseModel], keys: tuple[str, ...]) -> list[str]:
     return list(getattr(here, "model_fields", {}))
 
 
+def _is_secret(model: type[BaseModel], keys: tuple[str, ...]) -> bool:
+    """Does a mistake lie in a value that must not be shown?"""
+    here: Any = model
+    for key in keys:
+        field = getattr(here, "model_fields", {}).get(key)
+        here = field.annotation if field else None
+        if "SecretStr" in repr(here):
+            return True
+    return False
+
+
 def check(model: type[M], table: Mapping[str, Any], path: str, text: str) -> M:
     """The table as a model. Raises UserError naming the first mistake: file, line, key, value, what would be right."""
     try:
@@ -67,6 +78,6 @@ def check(model: type[M], table: Mapping[str, Any], path: str, text: str) -> M:
             near = difflib.get_close_matches(keys[-1], _known_keys(model, keys[:-1]), 1)
             hint = f" Did you mean {near[0]}?" if near else f" Known here: {', '.join(_known_keys(model, keys[:-1]))}."
             raise UserError(f"{where}: {name}: there is no such setting.{hint}") from None
-        value = first.get("input")
+        value = None if _is_secret(model, keys) else first.get("input")
         shown = f" = {value!r}" if isinstance(value, str | int | float | bool) else ""
         raise UserError(f"{where}: {name}{shown}: {first['msg'].removeprefix('Value error, ')}") from None

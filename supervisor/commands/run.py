@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from supervisor.settings import Settings
 
 
 @click.command(
@@ -43,6 +47,7 @@ def command(
 
     prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
     if not epoch_only:
+        _say_whom_to_tell(prepared[0].root, prepared[1], config)
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 
         def epoch(stop: str, again: bool) -> list[str]:
@@ -51,3 +56,12 @@ def command(
         return parent.keep(epoch)
     app.log_to_stderr()
     return app.supervise(app.build(*prepared), stop_asked, again=again)
+
+
+def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None) -> None:
+    """Leave `[notify]` with its secrets in the run directory for the controllers and the guard. Raises UserError."""
+    from supervisor.telling import targets  # noqa: PLC0415
+
+    whom = targets.gather(settings.notify, config or "relight.toml")
+    targets.must_be_understood(whom)
+    targets.leave(run_root, whom)

@@ -333,6 +333,18 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """How a notice fared: the targets that it has reached so far, those that it has not and why."""
+
+    key: str
+    reached: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    tries: int
+    given_up: bool
+    kind: Literal["carried"] = "carried"
+
+
+@dataclass(frozen=True, slots=True)
 class RequestAnswered:
     """What was made of a request."""
 
@@ -374,6 +386,7 @@ Entry = (
     | Ended
     | Reopened
     | Told
+    | Carried
     | RequestAnswered
 )
 ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])

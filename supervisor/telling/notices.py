@@ -1,18 +1,13 @@
-"""What wakes a person: three lines and a command, told once; and the site's own command that carries it to them."""
+"""What wakes a person: three lines and a command, told once, and again while nobody answers. Pure; `courier.py` carries it."""
 
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import tempfile
-from concurrent.futures import Future
-from dataclasses import dataclass
-from threading import Thread
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
-from policies.facts import Continue, FaultClass, Recover
+from policies.facts import Continue, FaultClass, Recover, Wait
 from supervisor.telling.incident_facts import Known, begin, redo, why_asked
 from supervisor.telling.incident_story import incident_story
 from supervisor.telling.plan_page import plan_text
@@ -26,54 +21,57 @@ from supervisor.telling.say import (
     number,
     plan_id,
     sentence,
-    span,
     zone_name,
 )
 from supervisor.telling.story import run_story
+from supervisor.telling.told import halt_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from policies.facts import History, Incident
 
-What = Literal["plan", "halt", "warning"]
-DEADLINE_S = 20.0
-"""Longer than any mail or chat gateway takes to answer when it is well; a notice that takes longer is not a notice."""
-WHY_MAX = 500
+What = Literal["plan", "halt", "warning", "reminder", "guard"]
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`key` is the same for the same matter (History.told); `title` is the first line, `body` the lines after it."""
+    """`key` is the same for the same matter (History.told); `title` is the first line, `body` the lines after it.
+
+    `plan`: the digest that a link leads to. `escalates`: it goes to those too who are called when nobody answers.
+    """
 
     key: str
     what: What
     run: str
     title: str
     body: str
+    plan: str = ""
+    escalates: bool = False
 
     @property
     def text(self) -> str:
         """All lines, as a person reads them."""
         return f"{self.title}\n{self.body}\n"
 
+    def linked(self, console: str) -> Notice:
+        """With a line that leads to the run, and to the plan, on the page of a console; as it is without a console."""
+        if not console:
+            return self
+        place = f"{console.rstrip('/')}/#run={quote(self.run, safe='')}" + (f"&plan={self.plan}" if self.plan else "")
+        *lines, command = self.body.split("\n")
+        return replace(self, body="\n".join([*lines, place, command]))
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the site's command ended. `why` is one line for people, empty when all went well."""
 
-    ok: bool
-    why: str = ""
-
-
-def warning(history: History, decision: Continue, known: Known | None = None) -> Notice | None:
-    """The notice of what will become a fault if nobody looks; once an attempt."""
+def warning(history: History, decision: Continue | Wait, known: Known | None = None) -> Notice | None:
+    """The notice of what will become a fault if nobody looks, or of what keeps a stopped run from going on; once an attempt."""
     known, run = known or Known(), clean(history.run, 64)
     number = history.attempt.number if history.attempt else 0
     at = f" at {_when(known.now, known)}" if known.now is not None else ""
-    title = f"relight {run}: running, but look at it soon ({decision.reason}){at}"
-    body = f"{sentence(decision.text)}\nNothing is stopped or deleted for it.\nRead: relight runbook {decision.reason}"
-    key = f"warning:{decision.reason}:{number}"
+    waits = isinstance(decision, Wait)
+    state = "stopped, and it can't go on" if waits else "running, but look at it soon"
+    title = f"relight {run}: {state} ({decision.reason}){at}"
+    so = "It looks again every few seconds, and goes on by itself." if waits else "Nothing is stopped or deleted for it."
+    body = f"{sentence(decision.text)}\n{so}\nRead: relight runbook {decision.reason}"
+    key = f"{'waits' if waits else 'warning'}:{decision.reason}:{number}"
     return None if key in history.told else Notice(key, "warning", run, title, body)
 
 
@@ -82,8 +80,7 @@ def notice(history: History, what: What, known: Known | None = None, hold_s: flo
 
     `hold_s`: how long a halt keeps the allocation, seconds (rules.hold_s).
     """
-    made = (_plan if what == "plan" else _halt)(history, known or Known(), hold_s)
-    return None if made is None or made.key in history.told else made
+    return (_plan if what == "plan" else _halt)(history, known or Known(), hold_s)
 
 
 def page(history: History, what: What, known: Known | None = None) -> str:
@@ -108,6 +105,8 @@ def _plan(history: History, known: Known, _hold_s: float) -> Notice | None:
     decision, digest = history.decision, history.decision_digest
     if not isinstance(decision, Recover) or digest is None or digest in history.approvals | history.refused:
         return None
+    if f"plan:{digest}" in history.told:
+        return None
     run = clean(history.run, 64)
     incident = next((i for i in history.incidents if i.number == decision.incident), None)
     watching = history.mode == "observe"
@@ -123,7 +122,7 @@ def _plan(history: History, known: Known, _hold_s: float) -> Notice | None:
         seen = _earliest(incident, known)
     command = f"relight plan {run}" if watching else f"relight approve {run} --plan {plan_id(digest)}"
     effects = _effects(decision, incident, digest, known)
-    return Notice(f"plan:{digest}", "plan", run, title, f"{seen}\n{effects}\n{command}")
+    return Notice(f"plan:{digest}", "plan", run, title, f"{seen}\n{effects}\n{command}", digest)
 
 
 def _earliest(incident: Incident, known: Known) -> str:
@@ -164,7 +163,7 @@ def _effects(decision: Recover, incident: Incident | None, digest: str, known: K
 
 def _halt(history: History, known: Known, hold_s: float) -> Notice | None:
     halted = history.halted
-    if halted is None:
+    if halted is None or halt_key(halted) in history.told:
         return None
     run = clean(history.run, 64)
     until = (
@@ -177,56 +176,4 @@ def _halt(history: History, known: Known, hold_s: float) -> Notice | None:
         f'Read: relight runbook {halted.reason}     Then: relight resume {run} --because "..."',
     )
     title = f"relight {run}: halted at {_when(halted.at, known)}, not restarting"
-    return Notice(f"halt:{halted.reason}:{halted.at:.3f}", "halt", run, title, "\n".join(body))
-
-
-def environment(told: Notice, base: Mapping[str, str]) -> dict[str, str]:
-    """`base` and RELIGHT_NOTICE_KEY, _WHAT, _RUN, _TITLE, _BODY: what the site's command can read of the notice."""
-    own = {"KEY": told.key, "WHAT": told.what, "RUN": told.run, "TITLE": told.title, "BODY": told.body}
-    return {**base, **{f"RELIGHT_NOTICE_{name}": value for name, value in own.items()}}
-
-
-def run_command(argv: Sequence[str], told: Notice, story: str = "", deadline_s: float = DEADLINE_S) -> Future[Outcome]:
-    """Run the `[notify] command` in a thread of its own; its result never raises.
-
-    `story` (see `page`) stands on its stdin; the notice, where it is empty. At the deadline it is killed with all that it
-    has started. The thread dies with the process: a slow notice never holds up the controller's end.
-    """
-    result: Future[Outcome] = Future()
-
-    def work() -> None:
-        try:
-            result.set_result(_carry(list(argv), told, story, deadline_s))
-        except Exception as error:  # noqa: BLE001  whatever a notice does, the run goes on
-            result.set_result(Outcome(ok=False, why=clean(f"{type(error).__name__}: {error}", WHY_MAX)))
-
-    Thread(target=work, name="relight-notice", daemon=True).start()
-    return result
-
-
-def _carry(argv: list[str], told: Notice, story: str, deadline_s: float) -> Outcome:
-    """Run the command to its end or its deadline. OSError where it cannot be started."""
-    # Files instead of pipes: nothing can block on a command that does not read, or on a child that it has left behind.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write((story or told.text).encode("utf-8", "replace"))
-        given.seek(0)
-        command = subprocess.Popen(
-            argv,
-            stdin=given,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=environment(told, os.environ),
-            start_new_session=True,
-        )
-        try:
-            code = command.wait(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(command.pid, signal.SIGKILL)  # its own session, so the pid is also the group's
-            command.wait()
-            return Outcome(ok=False, why=f"{clean(argv[0])}: no end after {span(deadline_s)}; killed")
-        if code == 0:
-            return Outcome(ok=True)
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - WHY_MAX))
-        said = clean(errors.read(WHY_MAX).decode("utf-8", "replace"), WHY_MAX)
-        ended = f"exit {code}" if code > 0 else f"signal {-code}"
-        return Outcome(ok=False, why=f"{clean(argv[0])}: {ended}{f': {said}' if said else ''}")
+    return Notice(halt_key(halted), "halt", run, title, "\n".join(body))

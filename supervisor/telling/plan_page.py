@@ -16,6 +16,7 @@ from supervisor.gate import may_only_be_slow
 from supervisor.telling.incident_facts import Known, begin, waits
 from supervisor.telling.incident_story import checkpoint_text, plan_standing, swap_text, where
 from supervisor.telling.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
+from supervisor.telling.told import told_lines
 
 if TYPE_CHECKING:
     from policies.facts import CheckpointState, History, Incident
@@ -80,6 +81,7 @@ def plan_text(history: History, known: Known | None = None) -> str:
     lines = [
         f"{clean(facts.run, 64)}: plan {plan_id(facts.digest)}. {facts.standing}",
         _since(facts, known),
+        *told_lines(history, known),
         "",
         *_seen(facts, incident, known),
         *_nodes(facts, known),

@@ -10,6 +10,7 @@ from policies.facts import INFRASTRUCTURE, CheckpointPhase, Counters, Halt, Node
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
+from supervisor.telling.told import told_lines
 
 if TYPE_CHECKING:
     from policies.agreement import Agreement
@@ -109,7 +110,7 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     if history.incidents:
         last = history.incidents[-1]
         lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
-    lines += _next(history, now, known)
+    lines += [*_next(history, now, known), *told_lines(history, known)]
     lines.append(ledger_lines(_books_by_now(history, view))[0])
     return "\n".join(lines) + "\n"
 

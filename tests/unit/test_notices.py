@@ -1,8 +1,5 @@
 """Notices: three lines and a command, told once; and the command that carries them."""
 
-import os
-import select
-import sys
 from dataclasses import replace
 
 import pytest
@@ -11,14 +8,12 @@ from test_story_example import DIGEST, at, ten_forty
 
 from policies.facts import Continue, FaultClass, Halted
 from policies.reasons import Reason
-from supervisor.telling import notices
 from supervisor.telling.incident_story import incident_story
-from supervisor.telling.notices import Notice, notice, page, run_command, warning
+from supervisor.telling.notices import notice, page, warning
 from supervisor.telling.plan_page import plan_text
 from supervisor.telling.story import run_story
 
 HOSTILE = "\x1b[2Jn0417\x00\u202e" + "A" * 10_000
-LIMIT_S = 60  # only a hang reaches it
 
 
 def waiting(**fields):
@@ -154,72 +149,6 @@ def test_hostile_text_reaches_no_notice():
     assert len(seen.text.splitlines()) == 4
 
 
-# --- the command ---------------------------------------------------------------------------------------------------
-
-TOLD = Notice("plan:8f", "plan", "demo", "relight demo: stopped", "one\ntwo\nrelight approve demo --plan 8f")
-
-
-def carry(code, *args, deadline_s=LIMIT_S, story=""):
-    command = [sys.executable, "-I", "-S", "-c", code, *map(str, args)]
-    return run_command(command, TOLD, story, deadline_s).result(LIMIT_S)
-
-
-def test_the_command_has_the_story_on_stdin_and_the_notice_in_its_environment(tmp_path):
-    out = tmp_path / "out"
-    code = "import os,sys; open(sys.argv[1],'w').write('|'.join([sys.stdin.read()]+[os.environ['RELIGHT_NOTICE_'+k] for k in sys.argv[2:]]))"
-    assert carry(code, out, "KEY", "WHAT", "RUN", "TITLE", "BODY", story="a story\n").ok
-    assert out.read_text() == f"a story\n|{TOLD.key}|{TOLD.what}|{TOLD.run}|{TOLD.title}|{TOLD.body}"
-    assert carry(code, out).ok
-    assert out.read_text() == TOLD.text
-
-
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
-        ("import sys; sys.exit('\\x1b[31mno gateway')", ": exit 1: no gateway"),
-        ("import os; os.kill(os.getpid(), 9)", ": signal 9"),
-        ("import sys; sys.stderr.write('A'*100000+'end'); sys.exit(3)", "Aend"),
-    ],
-)
-def test_a_command_that_fails_says_why_in_one_line(code, why):
-    outcome = carry(code)
-    assert not outcome.ok
-    assert outcome.why.endswith(why)
-    assert "\x1b" not in outcome.why
-    assert len(outcome.why) < 2 * notices.WHY_MAX
-
-
-@pytest.mark.parametrize("argv", [["/no/such/command"], [], ["x\0y"], ["/"]])
-def test_a_command_that_cannot_be_started_never_raises(argv):
-    outcome = run_command(argv, TOLD).result(LIMIT_S)
-    assert not outcome.ok
-    assert outcome.why
-
-
-def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path):
-    pids = tmp_path / "pids"
-    os.mkfifo(pids)
-    code = (
-        "import os,subprocess,sys,time;"
-        "child=subprocess.Popen([sys.executable,'-I','-S','-c','import time;time.sleep(600)']);"
-        "open(sys.argv[1],'w').write(f'{os.getpid()} {child.pid}');time.sleep(600)"
-    )
-    # The deadline is long enough for the pids to come; it is only waited for after that.
-    result = run_command([sys.executable, "-I", "-S", "-c", code, str(pids)], TOLD, "", 3.0)
-    watched = [os.pidfd_open(int(pid)) for pid in pids.read_text().split()]
-    try:
-        assert result.result(LIMIT_S).why.endswith("no end after 3 s; killed")
-        for one in watched:
-            assert select.select([one], [], [], LIMIT_S)[0] == [one]  # readable: that process has ended
-    finally:
-        for one in watched:
-            os.close(one)
-
-
-def test_a_command_that_does_not_read_a_long_story_still_ends_well():
-    assert carry("pass", story="A" * 5_000_000).ok
-
-
 def test_a_warning_is_told_once_an_attempt_and_stops_nothing():
     history, known = ten_forty()
     decision = Continue(Reason.NO_ROOM, None, "The store has 3 GB free; x took 4 GB, the next save wants 5 GB")
@@ -237,3 +166,18 @@ def test_a_warning_is_told_once_an_attempt_and_stops_nothing():
         "relight llm500b: running, but look at it soon (no-room-for-checkpoint)",
     )
     assert page(history, "warning", known) == run_story(history, known)
+
+
+def test_a_link_leads_to_the_plan_on_the_console_and_stands_before_the_command():
+    told = notice(*waiting_args())
+    lines = told.linked("https://ops.example:8440/").text.splitlines()
+    assert lines[-2:] == [f"https://ops.example:8440/#run=llm500b&plan={DIGEST}", "relight approve llm500b --plan 8f3a1c"]
+    assert told.linked("") == told
+    assert "plan=" not in notice(*_halt_args()).linked("http://x").text
+    assert "http://x/#run=llm500b\n" in notice(*_halt_args()).linked("http://x").text
+    assert "run=a%26plan%3D1%23" in replace(told, run="a&plan=1#").linked("http://x").text
+
+
+def waiting_args():
+    history, known = waiting()
+    return history, "plan", known

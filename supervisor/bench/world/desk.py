@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from policies.facts import Decision, History, View
 from supervisor.bench.world.timeline import Timeline
 from supervisor.gate import Held
+from supervisor.journal.entries import Carried
 from supervisor.journal.requests import Answer, Request, What
 from supervisor.telling.notices import Notice
 
@@ -58,7 +59,14 @@ class SimDesk:
     def status(self, view: View, decision: Decision, held: Held | None, now: float) -> None:
         """What a person can look up; this one goes by the notice, which names the plan."""
 
-    def tell(self, notice: Notice, story: str) -> None:  # noqa: ARG002 - the port's signature
+    def carried(self, matter: str | None) -> list[Carried]:  # noqa: ARG002 - the port's signature
+        """This telephone always rings."""
+        return []
+
+    def ticked(self) -> None:
+        """Nobody listens for a beat."""
+
+    def tell(self, notice: Notice, story: str, reached: Collection[str] = ()) -> int:  # noqa: ARG002 - the port's signature
         """The telephone rings."""
         self.notices.append((self.time.now, notice))
         person = self.person
@@ -67,6 +75,7 @@ class SimDesk:
             self.time.after(READS_S + person.answers_s, lambda: self._answer(plan))
         elif notice.what == "halt" and person.resumes_s is not None:
             self.time.after(person.resumes_s, lambda: self.file("resume", why="looked at it"))
+        return 0
 
     def _answer(self, seen: str) -> None:
         person = self.person
