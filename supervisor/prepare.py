@@ -6,8 +6,10 @@ import os
 from dataclasses import dataclass
 
 from policies.rules import Rules
+from supervisor.checkpoints import megatron_command
 from supervisor.errors import UserError
 from supervisor.profiles import load_profile
+from supervisor.run_spec import take_up
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, freeze, read_settings
 
@@ -30,9 +32,12 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     # Absolute: the ranks, and whoever takes the run over, may stand in another folder.
     cwd = os.path.abspath(settings.cwd or os.getcwd())
     changes: dict[str, object] = {"command": wishes.command or settings.command, "cwd": cwd}
-    if settings.checkpoints.dir:
-        absolute = os.path.abspath(settings.checkpoints.dir)
-        changes["checkpoints"] = settings.checkpoints.model_copy(update={"dir": absolute})
+    checkpoints = settings.checkpoints
+    if checkpoints.dir:
+        checkpoints = checkpoints.model_copy(update={"dir": os.path.abspath(checkpoints.dir)})
+    if settings.archive.place and "://" not in settings.archive.place:
+        absolute = os.path.abspath(settings.archive.place)
+        changes["archive"] = settings.archive.model_copy(update={"place": absolute})
     if wishes.cluster:
         changes["cluster"] = settings.cluster.model_copy(update={"kind": wishes.cluster})
     if wishes.profile:
@@ -40,9 +45,13 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     settings = settings.model_copy(update=changes)
     if not settings.command:
         raise UserError("no command: give it after --, or as `command` in relight.toml")
+    if checkpoints.framework == megatron_command.FRAMEWORK:
+        settings = settings.model_copy(update={"command": megatron_command.prepare(settings.command).argv})
     if not os.path.isdir(cwd):
         raise UserError(f"cwd = {cwd!r}: there is no such folder")
     rules = load_profile(settings.run.profile)
     run = RunDir(os.path.abspath(wishes.run_dir or os.path.join("relight-runs", settings.run.name)))
     run.create()
+    folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
+    settings = settings.model_copy(update={"checkpoints": take_up(run.root, checkpoints, folder)})
     return run, freeze(run.root, settings), rules

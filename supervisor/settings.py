@@ -65,11 +65,27 @@ class CheckpointSettings(_Section):
     dir: str = ""
     read_mb_s: Annotated[float, Field(ge=0, le=10_000_000)] = 0
     read_threads: Annotated[int, Field(ge=0, le=256)] = 0
+    spec: Word = ""
+    """What every save must hold: a file of `relight checkpoints spec` or SaveSpec, from the folder of relight.toml."""
+    spec_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Written down when the spec is frozen; given, the spec must have it."""
+    framework: Literal["", "megatron"] = ""
+    """"megatron": its arguments are put into the command, and those with which no restart would go on are refused."""
 
 
 Urls = Annotated[tuple[SecretStr, ...], Field(max_length=32, exclude=True)]
 """They hold secrets: shown in no error, and never written to settings.json (`exclude`)."""
 Url = Annotated[SecretStr, Field(max_length=2000, exclude=True)]
+
+
+class ArchiveSettings(_Section):
+    """A second place for the newest saves: a folder on another file system, or s3://BUCKET/PREFIX; empty: none.
+
+    `keep`: so many copies stay there.
+    """
+
+    place: Word = ""
+    keep: Annotated[int, Field(ge=1, le=10_000)] = 7
 
 
 class NotifySettings(_Section):
@@ -78,6 +94,20 @@ class NotifySettings(_Section):
     command: tuple[Word, ...] = ()
     """Run with the story on its standard input."""
     deadline_s: Annotated[float, Field(gt=0, le=600)] = 20
+    """How long one try may take."""
+    urls: Urls = ()
+    """As apprise has them: mailtos://, slack://, and a hundred others."""
+    escalate_urls: Urls = ()
+    """Told too when nobody has answered for `telling.escalate_s` of the profile."""
+    urls_file: Word = ""
+    """A TOML file of mode 0600 with what of these is secret, for a relight.toml that all may read."""
+    link: Annotated[str, Field(pattern=r"^(https?://[^\s#]+)?$", max_length=500)] = ""
+    """The console, as a phone reaches it: https://host:8440."""
+    heartbeat_url: Url = SecretStr("")
+    """A dead man's switch: fetched while the loop turns and the journal can be written."""
+    heartbeat_s: Annotated[float, Field(ge=5, le=86_400)] = 60
+    guard_heartbeat_url: Url = SecretStr("")
+    """The same for the guard."""
 
 
 class HealthSettings(_Section):
@@ -93,20 +123,6 @@ class HealthSettings(_Section):
     """The site's own checks, such as LBNL NHC: exit 0 is healthy, exit 1 is not."""
     kernel_log: Word = ""
     """A path; "none" to leave it; empty: /dev/kmsg, else the journal."""
-    """How long one try may take."""
-    urls: Urls = ()
-    """As apprise has them: mailtos://, slack://, and a hundred others."""
-    escalate_urls: Urls = ()
-    """Told too when nobody has answered for `telling.escalate_s` of the profile."""
-    urls_file: Word = ""
-    """A TOML file of mode 0600 with what of these is secret, for a relight.toml that all may read."""
-    link: Annotated[str, Field(pattern=r"^(https?://[^\s#]+)?$", max_length=500)] = ""
-    """The console, as a phone reaches it: https://host:8440."""
-    heartbeat_url: Url = SecretStr("")
-    """A dead man's switch: fetched while the loop turns and the journal can be written."""
-    heartbeat_s: Annotated[float, Field(ge=5, le=86_400)] = 60
-    guard_heartbeat_url: Url = SecretStr("")
-    """The same for the guard."""
     nvrx_python: Word = ""
     """The path of a Python that has nvidia_resiliency_ext (`make setup`: .venv-nvrx/bin/python), where our own has not."""
 
@@ -118,6 +134,7 @@ class Settings(_Section):
     layout: LayoutSettings = LayoutSettings()
     cluster: ClusterSettings = ClusterSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    archive: ArchiveSettings = ArchiveSettings()
     notify: NotifySettings = NotifySettings()
     health: HealthSettings = HealthSettings()
     env: dict[Variable, Word] = Field(default_factory=dict)

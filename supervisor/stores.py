@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from supervisor.checkpoints.store import PosixStore
+from supervisor.run_spec import spec_of
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
@@ -27,4 +28,5 @@ def open_store(run: RunDir, settings: Settings) -> PosixStore:
         settle_s=LOCAL_SETTLE_S,
         threads=reading.read_threads or None,
         rate=reading.read_mb_s * 1e6 or None,
+        spec=spec_of(run.root, reading),
     )
