@@ -21,6 +21,7 @@ from supervisor.checkpoints.reading.by_threads import ByThreads, Progress
 from supervisor.checkpoints.reading.content import FileRead, Job
 from supervisor.checkpoints.reading.findings import Weight
 from supervisor.checkpoints.reading.structure import Structure
+from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
 
 WORTH: Final = 1 << 30
 """Bytes of a save from which on agents are asked: a smaller one is read here before their children have started."""
@@ -58,15 +59,23 @@ class Readers:
     grace: float = 1.0
     told: set[str] = field(default_factory=set)
 
-    def read(self, folder: str, structure: Structure | None, jobs: list[Job], progress: Progress) -> list[FileRead]:
+    def read(
+        self,
+        folder: str,
+        structure: Structure | None,
+        jobs: list[Job],
+        progress: Progress,
+        throttle: Throttle | None = None,
+    ) -> list[FileRead]:
         """See ReadFiles."""
+        throttle = throttle or Throttle(self.here.pace)
         if sum(job.stamp.size for job in jobs) < self.worth:
-            return self.here.read(folder, structure, jobs, progress)
+            return self.here.read(folder, structure, jobs, progress, throttle)
         mailbox: Mailbox = queue.SimpleQueue()
         name = self.crew.begin(mailbox)
         shares = Shares(jobs, self.grace)
         try:
-            _Spread(self, name, mailbox, shares, folder, structure, progress).run()
+            _Spread(self, name, mailbox, shares, folder, structure, progress, throttle).run()
         finally:
             self.crew.end(name)
         return [shares.answers[job.name].read for job in jobs]
@@ -89,6 +98,7 @@ class _Spread:
     folder: str
     structure: Structure | None
     progress: Progress
+    throttle: Throttle
     dropped: set[str] = field(default_factory=set)
     ends: Counter[str] = field(default_factory=Counter)
     probed: set[str] = field(default_factory=set)
@@ -108,6 +118,8 @@ class _Spread:
     def _by_nodes(self) -> None:
         """Have nodes read until there is nothing that any of them could read."""
         while True:
+            if self.throttle.cancelled:
+                raise CancelledError
             self._look()
             self._hand_out()
             able = any(self.shares.choose(node) for node in self.shares.nodes)
@@ -205,7 +217,7 @@ class _Spread:
     # --- here ------------------------------------------------------------------------------------------------------
 
     def _here(self, jobs: list[Job], progress: Progress = lambda _: None) -> list[FileRead]:
-        return self.readers.here.read(self.folder, self.structure, jobs, progress)
+        return self.readers.here.read(self.folder, self.structure, jobs, progress, self.throttle)
 
     def _slice(self) -> list[Job]:
         """Some of what nobody else can read."""

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from supervisor import durable
 from supervisor.checkpoints import posix, views
 from supervisor.checkpoints.manifest import Committed, Manifest
+from supervisor.checkpoints.reading.by_threads import ReadFiles
 from supervisor.checkpoints.reading.findings import Finding
-from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
+from supervisor.checkpoints.reading.throttle import CancelledError, Pace, Throttle
 from supervisor.checkpoints.sealing import NotYetError
 
 SLICE: Final = 16 << 30
@@ -106,11 +107,11 @@ class Turns:
 class Scrubs:
     """Readings of one process: how far each has come."""
 
-    def __init__(self, turns: Turns, threads: int, rate: float | None, slice_bytes: int = SLICE) -> None:
+    def __init__(self, turns: Turns, reader: ReadFiles, pace: Pace, slice_bytes: int = SLICE) -> None:
         self._turns = turns
         self._slice_bytes = slice_bytes
-        self._threads = threads
-        self._rate = rate
+        self._reader = reader
+        self._pace = pace
         self._read: dict[tuple[str, str], set[str]] = {}  # manifest, folder -> the files that were read
 
     def read(self, committed: Committed) -> tuple[Finding, ...]:
@@ -119,9 +120,9 @@ class Scrubs:
         found = views.seen_damage(folder, manifest)
         done = self._read.setdefault((committed.sha256, folder), set())
         while not found and (names := self._slice(manifest, done)):
-            throttle = Throttle(self._rate)
+            throttle = Throttle(self._pace)
             with self._turns.scrub(throttle):
-                found = tuple(views.content_damage(folder, names, manifest, self._threads, throttle))
+                found = tuple(views.content_damage(folder, names, manifest, self._reader, throttle))
             done.update(names)
         self._read.pop((committed.sha256, folder))
         return found

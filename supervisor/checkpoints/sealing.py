@@ -29,9 +29,11 @@ from supervisor.checkpoints.manifest import (
     parse_manifest,
     read_outcome,
 )
+from supervisor.checkpoints.readers_store import StoreReading
 from supervisor.checkpoints.reading.findings import Finding, Verdict, Weight
 from supervisor.checkpoints.reading.folder import Located
-from supervisor.checkpoints.reading.structure import ReaderFault
+from supervisor.checkpoints.reading.room import NoRoomError
+from supervisor.checkpoints.reading.structure import ReaderFault, metadata_bytes
 from supervisor.checkpoints.reading.verifying import Options, Report, verify_save
 from supervisor.checkpoints.seal_spec import Question
 from supervisor.checkpoints.sidecars import Sidecar, disagreements, listed_files, read_sidecars
@@ -61,16 +63,15 @@ class Terms:
     """What a verdict needs to know. `now` wall seconds.
 
     `settle_s`: a fault that is younger than this may be a lagging cache (NFS keeps names and sizes for up to 60 s) or a
-    sidecar on its way; it is "not yet" until then. `rate`: bytes a second at most, over all `threads`. `adopted`: it is
+    sidecar on its way; it is "not yet" until then. `reading`: who reads, and how fast. `adopted`: it is
     from before relight, so sidecars beside it are none of this run's and are not looked at. `question`: what it is held against.
     """
 
     world: int
     now: float
     settle_s: float
-    threads: int
+    reading: StoreReading
     step: posix.Step = posix.no_step
-    rate: float | None = None
     adopted: bool = False
     question: Question | None = None
 
@@ -85,7 +86,7 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     if not framework.done or framework.at is None:
         raise UnfinishedError(framework.why)
     seen = survey(path)
-    sidecars, problems = read_sidecars(path, () if terms.adopted else seen.sidecars, terms.threads)
+    sidecars, problems = read_sidecars(path, () if terms.adopted else seen.sidecars, terms.reading.threads)
     problems += structure(seen, sidecars, save, terms.world)
     young = terms.now - framework.at < terms.settle_s
     _refuse(problems, young=young)
@@ -96,7 +97,7 @@ def judge(path: str, save: SaveId, terms: Terms) -> Manifest:
     if young and _is_torn(os.path.join(path, METADATA_JSON)):
         raise NotYetError(f"{METADATA_JSON} does not parse yet")
     terms.step("before content")
-    report = _read(path, save, terms)
+    report = _read(path, save, {name: stamp.size for name, stamp in seen.files.items()}, terms)
     terms.step("after content")
     if survey(path) != seen or report.look.files != seen.files:
         raise NotYetError("the folder changed while it was read")
@@ -123,13 +124,16 @@ def _is_torn(path: str) -> bool:
     return False
 
 
-def _read(path: str, save: SaveId, terms: Terms) -> Report:
-    """The whole check of its files, in one reading. Raises NotYetError for a fault of our own, OSError."""
+def _read(path: str, save: SaveId, sizes: Mapping[str, int], terms: Terms) -> Report:
+    """The whole check of its files (name -> bytes), in one reading. Raises NotYetError for a fault of our own, OSError."""
     try:
         # What is young is told by the store's own clock, by whoever asked.
         extra = (terms.question,) if terms.question is not None else ()
-        options = Options(threads=terms.threads, rate=terms.rate, lag_s=0.0, extra_checks=extra)
-        return verify_save(Located(path, save.step), options)
+        options = Options(reader=terms.reading.beside, lag_s=0.0, extra_checks=extra)
+        with terms.reading.room.taken(metadata_bytes(sizes)):
+            return verify_save(Located(path, save.step), options)
+    except NoRoomError as error:
+        raise NotYetError(str(error)) from error
     except ReaderFault as fault:
         raise NotYetError(f"our own reader failed, which says nothing about the save: {fault}") from fault
 

@@ -18,6 +18,7 @@ from supervisor.checkpoints import adopting, pins, places, posix, publishing, sc
 from supervisor.checkpoints.looking import Looker, parse_or_none, plain
 from supervisor.checkpoints.manifest import Committed, Manifest, Outcome, UnsoundError, expected_of, read_outcome
 from supervisor.checkpoints.places import Place
+from supervisor.checkpoints.readers_store import StoreReading, by_threads
 from supervisor.checkpoints.reading.findings import Finding, Weight
 from supervisor.checkpoints.reading.structure import ReaderFault
 from supervisor.checkpoints.seal_spec import Question, SpecAwayError, SpecFile, Standard
@@ -39,6 +40,7 @@ class PosixStore:
 
     `settle_s` should be near 0 where the file system is local. `step` is called at each boundary of a change.
     `rate`: bytes a second at most that seals read, all together, with `threads` threads each (None: no limit).
+    `reading`: who reads, and how fast, instead of both.
     `spec`: what every save must hold; without one the first completed save is the baseline of the later ones.
     Methods may be called from several threads and processes at once. Ids are `aNNNN-iNNNNNNN`; another text raises
     ValueError.
@@ -55,15 +57,15 @@ class PosixStore:
         rate: float | None = None,
         step: posix.Step = posix.no_step,
         spec: SpecFile | None = None,
+        reading: StoreReading | None = None,
     ) -> None:
         self._tree = Tree(os.path.abspath(root))
         self._world = world
         self._clock = clock
         self._settle_s = settle_s
-        self._threads = threads or min(16, 2 * (os.cpu_count() or 1))
-        self._rate = rate
-        self._turns = scrubbing.Turns(one=rate is not None)
-        self._scrubs = scrubbing.Scrubs(self._turns, self._threads, rate)
+        self.reading = reading or by_threads(threads, rate)
+        self._turns = scrubbing.Turns(one=self.reading.rate is not None)
+        self._scrubs = scrubbing.Scrubs(self._turns, self.reading.beside, self.reading.pace)
         self._step = step
         self._standard = Standard(self._tree, spec)
         self._looker = Looker(self._tree, clock, settle_s)
@@ -101,7 +103,7 @@ class PosixStore:
     @property
     def rate(self) -> float | None:
         """Bytes a second at most that are read beside training; None: no limit."""
-        return self._rate
+        return self.reading.rate
 
     def latest(self) -> str | None:
         """The id that the pointer names; None when there is none. Raises OSError."""
@@ -233,7 +235,7 @@ class PosixStore:
             budget = None if deep and committed.manifest.bytes <= deep_limit else sample_bytes
             self._turns.stop_scrub()
             place, manifest, seed = committed.place, committed.manifest, f"{checkpoint}/{attempt}"
-            self._require_sound(lambda: views.damage(place.data, manifest, budget, seed, self._threads))
+            self._require_sound(lambda: views.damage(place.data, manifest, budget, seed, self.reading.urgent))
         views.build(self._tree, attempt, committed, self._step)
         return self._tree.view(attempt)
 
@@ -347,7 +349,7 @@ class PosixStore:
         except SpecAwayError as error:
             raise sealing.NotYetError(str(error)) from error
         now, settle_s = self._clock(), self._settle_s
-        return sealing.Terms(self._world, now, settle_s, self._threads, self._step, self._rate, adopted, question)
+        return sealing.Terms(self._world, now, settle_s, self.reading, self._step, adopted, question)
 
     def _verdict(self, save: SaveId) -> tuple[Outcome, Question | None]:
         """What is to stand, and what it was held against. Raises NotYetError, OSError."""

@@ -15,9 +15,10 @@ from supervisor.checkpoints.manifest import LATE, Committed, FileEntry, Manifest
 from supervisor.checkpoints.places import ADOPTED
 from supervisor.checkpoints.posix import stamp_of
 from supervisor.checkpoints.reading import agreement
-from supervisor.checkpoints.reading.content import ContentReader, Job
+from supervisor.checkpoints.reading.by_threads import ReadFiles
+from supervisor.checkpoints.reading.content import Job
 from supervisor.checkpoints.reading.findings import Finding, Weight
-from supervisor.checkpoints.reading.folder import lag_of, look_at
+from supervisor.checkpoints.reading.folder import look_at
 from supervisor.checkpoints.reading.listed import listed
 from supervisor.checkpoints.reading.throttle import Throttle
 from supervisor.checkpoints.sidecars import FOLDER
@@ -31,15 +32,14 @@ class ViewTakenError(Exception):
     """The attempt already has a view, and it leads elsewhere."""
 
 
-def damage(path: str, manifest: Manifest, budget: int | None, seed: str, threads: int) -> tuple[Finding, ...]:
+def damage(path: str, manifest: Manifest, budget: int | None, seed: str, reader: ReadFiles) -> tuple[Finding, ...]:
     """Compare a save's folder with its manifest; empty when they agree. Raises OSError, ReaderFault.
 
     `budget`: bytes of content to read; None reads all. A sample depends on `seed` alone, so that it can be repeated. What
     the metadata says was held against the files when the save was sealed: with the same names, sizes and sums it still holds.
     """
-    throttle = Throttle(None)  # nothing trains while a view is made: a limit of speed would only be downtime
     found = seen_damage(path, manifest)
-    return found or tuple(content_damage(path, sample(manifest.files, budget, seed), manifest, threads, throttle))
+    return found or tuple(content_damage(path, sample(manifest.files, budget, seed), manifest, reader))
 
 
 def seen_damage(path: str, manifest: Manifest) -> tuple[Finding, ...]:
@@ -57,7 +57,9 @@ def _that_count(findings: Iterable[Finding], manifest: Manifest) -> tuple[Findin
     return tuple(f for f in findings if f.weight is not Weight.NOTE and (f.code, f.path) not in excused)
 
 
-def content_damage(path: str, names: list[str], manifest: Manifest, threads: int, throttle: Throttle) -> list[Finding]:
+def content_damage(
+    path: str, names: list[str], manifest: Manifest, reader: ReadFiles, throttle: Throttle | None = None
+) -> list[Finding]:
     """Sums that are not those of the manifest. What is not there is told by whoever looks at the names.
 
     Raises CancelledError when the throttle was cancelled.
@@ -68,10 +70,7 @@ def content_damage(path: str, names: list[str], manifest: Manifest, threads: int
             jobs.append(Job(name, stamp_of(os.lstat(os.path.join(path, name))), xxh3=manifest.files[name].xxh3))
         except (FileNotFoundError, NotADirectoryError):
             continue
-    reader = ContentReader(path, None, throttle, local=lag_of(path) == 0.0)
-    return (
-        [finding for one in reader.read_all(jobs, threads, lambda _: None) for finding in one.findings] if jobs else []
-    )
+    return [finding for one in reader.read(path, None, jobs, lambda _: None, throttle) for finding in one.findings]
 
 
 def sample(files: Mapping[str, FileEntry], budget: int | None, seed: str) -> list[str]:

@@ -11,7 +11,8 @@ from test_store_good import Now, new_store, write_save
 
 from policies.facts import CheckpointPhase
 from supervisor.checkpoints import scrubbing
-from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
+from supervisor.checkpoints.reading.by_threads import ByThreads
+from supervisor.checkpoints.reading.throttle import CancelledError, Pace, Throttle
 from supervisor.checkpoints.scrubbing import Scrubs, Turns
 from supervisor.checkpoints.sealing import NotYetError
 from supervisor.checkpoints.store import NotRestorable, PosixStore
@@ -89,7 +90,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     """Each slice is one file here; the third is cut off, and only what is left is read afterwards."""
     store, _ = sealed(tmp_path)
     read: list[str] = []
-    scrubs = Scrubs(Interrupted(read, at=3), 2, None, slice_bytes=1)
+    scrubs = Scrubs(Interrupted(read, at=3), ByThreads(2), Pace(), slice_bytes=1)
     committed = store.committed(ONE)
     with pytest.raises(NotYetError, match="given way"):
         scrubs.read(committed)

@@ -18,8 +18,18 @@ Progress = Callable[[int], None]
 class ReadFiles(Protocol):
     """Reads files of one save and says what came of each. `structure` None: a later read, nothing but sums."""
 
-    def read(self, folder: str, structure: Structure | None, jobs: list[Job], progress: Progress) -> list[FileRead]:
-        """One answer a job. A file that can't be read gives a finding, not an error. Raises CancelledError, OSError."""
+    def read(
+        self,
+        folder: str,
+        structure: Structure | None,
+        jobs: list[Job],
+        progress: Progress,
+        throttle: Throttle | None = None,
+    ) -> list[FileRead]:
+        """One answer a job. A file that can't be read gives a finding, not an error.
+
+        `throttle`: of its own pace, by which the caller may cancel. Raises CancelledError, OSError.
+        """
         ...
 
 
@@ -30,9 +40,16 @@ class ByThreads:
     threads: int
     pace: Pace = field(default_factory=Pace)
 
-    def read(self, folder: str, structure: Structure | None, jobs: list[Job], progress: Progress) -> list[FileRead]:
+    def read(
+        self,
+        folder: str,
+        structure: Structure | None,
+        jobs: list[Job],
+        progress: Progress,
+        throttle: Throttle | None = None,
+    ) -> list[FileRead]:
         """See ReadFiles."""
         if not jobs:
             return []
-        reader = ContentReader(folder, structure, Throttle(self.pace), local=lag_of(folder) == 0.0)
+        reader = ContentReader(folder, structure, throttle or Throttle(self.pace), local=lag_of(folder) == 0.0)
         return reader.read_all(jobs, self.threads, progress)

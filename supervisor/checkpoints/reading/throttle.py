@@ -86,6 +86,11 @@ class Throttle:
         """Is there a limit now?"""
         return self.pace.rate is not None
 
+    @property
+    def cancelled(self) -> bool:
+        """Is it over?"""
+        return self._cancelled.is_set()
+
     def cancel(self) -> None:
         """Let nobody read on."""
         self._cancelled.set()

@@ -1,0 +1,50 @@
+"""How a store reads: beside training, within a limit of speed; and in an incident, when nothing trains, as fast as it goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from supervisor.checkpoints.readers import WORTH, Readers
+from supervisor.checkpoints.readers_said import Crew
+from supervisor.checkpoints.reading.by_threads import ByThreads, ReadFiles
+from supervisor.checkpoints.reading.room import Room, available
+from supervisor.checkpoints.reading.throttle import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReading:
+    """`beside`: for seals and scrubs, all at one `pace` together; `urgent`: for a view. `rate`: bytes a second, or None.
+
+    The limit is for reading beside training: `training(False)` lifts it, also for what is being read already.
+    """
+
+    threads: int
+    rate: float | None
+    pace: Pace
+    beside: ReadFiles
+    urgent: ReadFiles
+    room: Room = field(default_factory=lambda: Room(available()))
+
+    def training(self, runs: bool) -> None:
+        """Does an attempt run now?"""
+        self.pace.set(self.rate if runs else None)
+
+
+def by_threads(threads: int | None = None, rate: float | None = None) -> StoreReading:
+    """By threads of this process alone: `threads` None is two a core, at most 16."""
+    count = threads or min(16, 2 * (os.cpu_count() or 1))
+    pace = Pace(rate)
+    return StoreReading(count, rate, pace, ByThreads(count, pace), ByThreads(count))
+
+
+def by_agents(
+    crew: Crew, tell: Callable[[str], None], threads: int | None = None, rate: float | None = None, worth: int = WORTH
+) -> StoreReading:
+    """By the agents of the nodes that may, and by threads of this process; `tell` says a line to the log."""
+    here = by_threads(threads, rate)
+    told: set[str] = set()
+    beside = Readers(ByThreads(here.threads, here.pace), crew, tell, worth=worth, told=told)
+    urgent = Readers(ByThreads(here.threads), crew, tell, first=True, worth=worth, told=told)
+    return StoreReading(here.threads, rate, here.pace, beside, urgent)
