@@ -27,6 +27,7 @@ from supervisor.loop import Loop, Scene
 from supervisor.observe.hub import Hub
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects, Ports
+from supervisor.reading import Reading
 from supervisor.ports import Store
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
@@ -55,6 +56,7 @@ class Parts:
     lag_s: float = 0.0
     wrap_effects: Callable[[Effects], Effects] | None = None
     on_turn: Callable[[float], None] = lambda _: None
+    reading: Reading | None = None
 
 
 class Controller:
@@ -83,7 +85,8 @@ class Controller:
         self._wake = asyncio.Event()
         parts, run = self.parts, self.parts.run
         files = RunFiles(run)
-        hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s)
+        reads = parts.reading.crew if parts.reading else None
+        hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s, reads)
         self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape())
         self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
@@ -147,6 +150,7 @@ class Controller:
             desk=self._desk,
             look_again=self._read,
             lag_s=parts.lag_s,
+            on_view=parts.reading.follow if parts.reading else lambda *_: None,
         )
 
     def _ask_stop(self, signal_name: str) -> None:

@@ -58,6 +58,7 @@ class Scene:
     desk: Desk
     look_again: Callable[[str], None]
     lag_s: float = 0.0
+    on_view: Callable[[History, View, float], None] = lambda *_: None
 
 
 class Loop:
@@ -100,6 +101,7 @@ class Loop:
         scene = self.scene
         scene.files.write_rows(scene.agents.drain_rows())
         view = scene.world.view(self.history, now, scene.effects)
+        scene.on_view(self.history, view, now)
         self._follow_saves(view)
         later = inf
         for request in scene.desk.pending():

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import time
 
+import structlog
+
+from supervisor.checkpoints.readers import WORTH
+from supervisor.checkpoints.readers_said import Crew
+from supervisor.checkpoints.readers_store import StoreReading, by_agents
 from supervisor.checkpoints.store import PosixStore
 from supervisor.run_spec import spec_of
 from supervisor.rundir import RunDir
@@ -18,8 +23,19 @@ def root_of(run: RunDir, settings: Settings) -> str:
     return settings.checkpoints.dir or run.path("checkpoints")
 
 
-def open_store(run: RunDir, settings: Settings) -> PosixStore:
-    """The store of a run; nothing is made or read yet."""
+def open_reading(settings: Settings, crew: Crew, worth: int = WORTH) -> StoreReading:
+    """How the controller reads: by the agents of nodes where they may, and saves of `worth` bytes or more."""
+    wanted = settings.checkpoints
+    log = structlog.get_logger()
+
+    def tell(line: str) -> None:
+        log.warning("reading", text=line)
+
+    return by_agents(crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, worth)
+
+
+def open_store(run: RunDir, settings: Settings, by: StoreReading | None = None) -> PosixStore:
+    """The store of a run; nothing is made or read yet. `by`: who reads; None: threads of this process."""
     reading = settings.checkpoints
     return PosixStore(
         root_of(run, settings),
@@ -29,4 +45,5 @@ def open_store(run: RunDir, settings: Settings) -> PosixStore:
         threads=reading.read_threads or None,
         rate=reading.read_mb_s * 1e6 or None,
         spec=spec_of(run.root, reading),
+        reading=by,
     )
