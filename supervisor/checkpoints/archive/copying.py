@@ -41,7 +41,7 @@ class Copying:
         standing = self.shelf.standing()
         if save in standing.deleted:
             raise NotRestorable(f"{save} was deleted from the archive by retention; an id is never used again")
-        self._put_manifest(save, committed)
+        self._put_manifest(save, committed, copied=save in standing.copied)
         self.looker.forget(save)
         known = save in standing.known
         if not known or self.looker.state(save, standing).phase is not CheckpointPhase.COMPLETED:
@@ -65,19 +65,22 @@ class Copying:
         self.shelf.replace(COPIED, save, said)
         self.step("after copied")
 
-    def _put_manifest(self, save: SaveId, committed: Committed) -> None:
+    def _put_manifest(self, save: SaveId, committed: Committed, *, copied: bool) -> None:
         raw = posix.read_bounded(committed.place.mark("manifest.json"), MANIFEST_LIMIT)
         if hashlib.sha256(raw).hexdigest() != committed.sha256:
             raise NotRestorable(f"the manifest of {save} changes while it is copied", not_yet=True)
         self.step("before manifest")
-        if not self.shelf.put(MANIFESTS, save, raw):
+        while not self.shelf.put(MANIFESTS, save, raw):
             try:
-                same = self.shelf.manifest_bytes(save) == raw
-            except UnsoundError:  # rotten there; what COMMITTED vouches for here takes its place
-                self.shelf.take_away(MANIFESTS, save)
-                same = self.shelf.put(MANIFESTS, save, raw)
-            if not same:
+                if self.shelf.manifest_bytes(save) == raw:
+                    break
+                ours = self.shelf.read(COPIED, save, Copied).manifest_sha256 == committed.sha256 if copied else False
+            except UnsoundError:
+                ours = True
+            if not ours:
                 raise NotRestorable(f"the archive holds another save by the name of {save}")
+            # It is damaged there; what COMMITTED vouches for here takes its place.
+            self.shelf.take_away(MANIFESTS, save)
         self.step("after manifest")
 
     def _move(
