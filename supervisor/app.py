@@ -15,9 +15,11 @@ from supervisor.controller import Controller, Parts
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
+from supervisor.observe.reads import Reads
+from supervisor.reading import Reading
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
-from supervisor.stores import open_store
+from supervisor.stores import open_reading, open_store
 
 FENCED_EXIT = 4
 
@@ -43,7 +45,10 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     """Real adapters for a local cluster. Raises UserError."""
     cluster = LocalCluster(run.root, settings.nodes)
     cluster.boot()
-    return Parts(run, settings, rules, cluster, open_store(run, settings))
+    crew = Reads()
+    by = open_reading(settings, crew)
+    store = open_store(run, settings, by)
+    return Parts(run, settings, rules, cluster, store, reading=Reading(crew, by))
 
 
 def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:

@@ -60,11 +60,13 @@ class CheckpointSettings(_Section):
     """Where saves are; empty: `checkpoints/` in the run directory. How fast they are read to be sealed, while training runs.
 
     `read_mb_s`: MB (10^6 bytes) a second at most; 0: as fast as it goes. `read_threads`: 0: two a core, at most 16.
+    `spread_mb`: from so many MB on the agents of idle nodes read a save together.
     """
 
     dir: str = ""
     read_mb_s: Annotated[float, Field(ge=0, le=10_000_000)] = 0
     read_threads: Annotated[int, Field(ge=0, le=256)] = 0
+    spread_mb: Annotated[float, Field(ge=0, le=1e12)] = 1000
     spec: Word = ""
     """What every save must hold: a file of `relight checkpoints spec` or SaveSpec, from the folder of relight.toml."""
     spec_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""

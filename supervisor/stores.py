@@ -6,7 +6,6 @@ import time
 
 import structlog
 
-from supervisor.checkpoints.readers import WORTH
 from supervisor.checkpoints.readers_said import Crew
 from supervisor.checkpoints.readers_store import StoreReading, by_agents
 from supervisor.checkpoints.store import PosixStore
@@ -23,15 +22,15 @@ def root_of(run: RunDir, settings: Settings) -> str:
     return settings.checkpoints.dir or run.path("checkpoints")
 
 
-def open_reading(settings: Settings, crew: Crew, worth: int = WORTH) -> StoreReading:
-    """How the controller reads: by the agents of nodes where they may, and saves of `worth` bytes or more."""
+def open_reading(settings: Settings, crew: Crew) -> StoreReading:
+    """How the controller reads: what is large by the agents of nodes, where they may."""
     wanted = settings.checkpoints
     log = structlog.get_logger()
 
     def tell(line: str) -> None:
         log.warning("reading", text=line)
 
-    return by_agents(crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, worth)
+    return by_agents(crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, int(wanted.spread_mb * 1e6))
 
 
 def open_store(run: RunDir, settings: Settings, by: StoreReading | None = None) -> PosixStore:
