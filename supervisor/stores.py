@@ -30,7 +30,9 @@ def open_reading(settings: Settings, crew: Crew) -> StoreReading:
     def tell(line: str) -> None:
         log.warning("reading", text=line)
 
-    return by_agents(crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, int(wanted.spread_mb * 1e6))
+    return by_agents(
+        crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, int(wanted.spread_mb * 1e6)
+    )
 
 
 def open_store(run: RunDir, settings: Settings, by: StoreReading | None = None) -> PosixStore:
