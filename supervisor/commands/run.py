@@ -21,7 +21,9 @@ Examples:
 
 \b
 {save_dir} and {load_dir} in the command are filled in for each attempt; the ranks find them in
-RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. SIGTERM or Ctrl-C asks the ranks to save and stop.""",
+RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. With `framework = "megatron"` under [checkpoints] they are
+put in, with --exit-on-missing-checkpoint and --ckpt-format torch_dist, and what a restart could not go
+on with is refused (docs/checkpoints.md). SIGTERM or Ctrl-C asks the ranks to save and stop.""",
 )
 @click.option("--cluster", type=click.Choice(["local"]), help="Which cluster. local: this machine as a small one.")
 @click.option("--config", type=click.Path(), help="The settings; relight.toml where it is there.")
@@ -48,6 +50,7 @@ def command(
     prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
     if not epoch_only:
         _say_whom_to_tell(prepared[0].root, prepared[1], config)
+        _say_what_to_know(prepared[1])
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 
         def epoch(stop: str, again: bool) -> list[str]:
@@ -58,10 +61,22 @@ def command(
     return app.supervise(app.build(*prepared), stop_asked, again=again)
 
 
+def _say_what_to_know(settings: Settings) -> None:
+    """What is allowed in Megatron's arguments, and wants a second thought."""
+    from supervisor.checkpoints import megatron_command  # noqa: PLC0415
+
+    if settings.checkpoints.framework == megatron_command.FRAMEWORK:
+        for warning in megatron_command.prepare(settings.command).warnings:
+            click.echo(f"relight: {warning}", err=True)
+
+
 def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None) -> None:
     """Leave `[notify]` with its secrets in the run directory for the controllers and the guard. Raises UserError."""
+    from supervisor.guard import watch as guard  # noqa: PLC0415
     from supervisor.telling import targets  # noqa: PLC0415
 
     whom = targets.gather(settings.notify, config or "relight.toml")
     targets.must_be_understood(whom)
     targets.leave(run_root, whom)
+    if whom.any:
+        guard.start(run_root)

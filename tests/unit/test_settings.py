@@ -59,7 +59,7 @@ def test_a_layout_and_its_nodes(tmp_path: Path) -> None:
         ("[lay_out]\ntp = 1\n", ":1: lay_out: there is no such setting. Did you mean layout?"),
         (
             "zzz = 1\n",
-            ":1: zzz: there is no such setting. Known here: run, layout, cluster, checkpoints, notify, health, env, command, cwd.",
+            ":1: zzz: there is no such setting. Known here: run, layout, cluster, checkpoints, archive, notify, health, env, command, cwd.",
         ),
         ("[layout]\n\ntp = 0\n", ":3: layout.tp = 0: Input should be greater than or equal to 1"),
         (
