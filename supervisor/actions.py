@@ -187,6 +187,8 @@ RETRY_S = {
 }
 """How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said. Doubled at each try."""
 RETRY_MAX_S = 300.0
+RETRY_MAX = {"archive": 3600.0, "scrub": 3600.0}
+"""What may fail for days is not asked for, and journaled, every five minutes."""
 
 
 def key(action: Action) -> str:

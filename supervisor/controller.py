@@ -23,12 +23,13 @@ from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.journal.journal import Journal
 from supervisor.journal.lease import STALE_S, Lease
+from supervisor.lanes import Lanes
 from supervisor.loop import Loop, Scene
 from supervisor.observe.hub import Hub
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects, Ports
 from supervisor.reading import Reading
-from supervisor.ports import Store
+from supervisor.ports import Archive, NoArchive, Store
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
@@ -37,6 +38,8 @@ REQUESTS_S = 0.5
 CLUSTER_S = 1.0
 STORE_S = 5.0
 """How often cluster and store are read without a hint that something has changed."""
+ARCHIVE_S = 60.0
+"""How often the archive is: nothing but a lost store makes it urgent, and then it is asked for by the loop."""
 BEAT_S = 0.5
 
 
@@ -55,6 +58,7 @@ class Parts:
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
     wrap_effects: Callable[[Effects], Effects] | None = None
+    archive: Archive | None = None
     on_turn: Callable[[float], None] = lambda _: None
     reading: Reading | None = None
 
@@ -70,6 +74,7 @@ class Controller:
         self.journal, self._before = Journal.begin(run.journal, clock, os.uname().nodename, os.getpid())
         self._lease.renew(clock(), self.journal.epoch)
         self._workers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="relight")
+        self.lanes = Lanes()
         self._reading: dict[str, Future[None]] = {}
         self._again: set[str] = set()
         self._closing = False
@@ -87,7 +92,7 @@ class Controller:
         files = RunFiles(run)
         reads = parts.reading.crew if parts.reading else None
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s, reads)
-        self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape())
+        self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape(), parts.archive)
         self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
         self.loop.stop_asked_by = stop_asked or None
@@ -97,12 +102,13 @@ class Controller:
         if self.journal.epoch == 1:
             self._make_store()  # one that can't be made is told at once; one that is away later is waited for
         parts.cluster.on_change(lambda: self.look_again("cluster"))
-        for part in ("cluster", "store"):
+        for part in ("cluster", "store", "archive"):
             self._read(part)
         work = (
             self._turns(),
             self._every(CLUSTER_S, "cluster"),
             self._every(STORE_S, "store"),
+            self._every(ARCHIVE_S, "archive"),
             self._requests(),
             self._renew(),
         )
@@ -133,9 +139,18 @@ class Controller:
         layout = parts.settings.shape()
         capture_s = parts.rules.evidence.capture_s
         ports = Ports(
-            parts.run, parts.settings, layout, parts.cluster, parts.store, hub, files, self.journal.epoch, capture_s
+            parts.run,
+            parts.settings,
+            layout,
+            parts.cluster,
+            parts.store,
+            hub,
+            files,
+            self.journal.epoch,
+            capture_s,
+            archive=parts.archive or NoArchive(),
         )
-        effects = Effects(ports, self._workers, self.look_again)
+        effects = Effects(ports, self._workers, self.look_again, self.lanes)
         if parts.wrap_effects:
             effects = parts.wrap_effects(effects)
         return Scene(
@@ -166,7 +181,8 @@ class Controller:
 
     def _read(self, part: str) -> None:
         """Start a read in a thread. While one is under way, there is one more afterwards."""
-        if part not in {"cluster", "store"} or self._closing:
+        none = part == "archive" and not self.world.has_archive
+        if part not in {"cluster", "store", "archive"} or none or self._closing:
             self._wake.set()
             return
         if part in self._reading:
@@ -175,6 +191,9 @@ class Controller:
         now = self.parts.clock()
         if part == "cluster":
             job = self._workers.submit(self.world.refresh_cluster, now)
+        elif part == "archive":
+            self.world.ask_archive(now)
+            job = self.lanes.submit(self.world.refresh_archive, now)
         else:
             attempt = self.loop.history.attempt
             job = self._workers.submit(self.world.refresh_store, now, attempt.checkpoint if attempt else None)

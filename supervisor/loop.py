@@ -11,7 +11,20 @@ from math import inf
 
 import structlog
 
-from policies.facts import Attempt, Continue, Decision, Finish, Halt, History, Recover, View
+from policies.decide import LOOK_AGAIN_S
+from policies.facts import (
+    Attempt,
+    CheckpointPhase,
+    Continue,
+    Decision,
+    Finish,
+    Halt,
+    History,
+    Recover,
+    Unknown,
+    View,
+    Wait,
+)
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules, as_text
@@ -20,7 +33,7 @@ from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects
-from supervisor.plan import held_until
+from supervisor.plan import chores_at, held_until
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
@@ -30,6 +43,8 @@ from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93
 STATUS_S = 1.0
+LOOK_SOON = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE})
+"""Reasons of a run that goes on, and will be stopped by them if nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,7 @@ class Loop:
         self._said: tuple[object, ...] = ()
         self._saves: tuple[tuple[int, str], ...] = ()
         self._status_at = 0.0
+        self._archive_at = 0.0
         self._recorded: dict[int, object] = {}
         self.stop_asked_by: str | None = None
         self._begin(now, again=again)
@@ -103,6 +119,7 @@ class Loop:
         view = scene.world.view(self.history, now, scene.effects)
         scene.on_view(self.history, view, now)
         self._follow_saves(view)
+        self._follow_archive(view, now)
         later = inf
         for request in scene.desk.pending():
             wait = not_before(request, self.history, view)
@@ -128,7 +145,8 @@ class Loop:
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
             self._status_at = now
             scene.desk.status(view, ticked.decision, ticked.held, now)
-        return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code)
+        due = chores_at(self.history, view, scene.rules)
+        return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code, due)
 
     def _write(self, entries: list[Entry], now: float) -> None:
         """Journal first; what is remembered is what was written."""
@@ -182,14 +200,14 @@ class Loop:
             what = "plan"
         elif self.history.halted is not None:
             what = "halt"
-        elif isinstance(ticked.decision, Continue) and ticked.decision.reason is Reason.NO_ROOM:
+        elif _warns(ticked.decision):
             what = "warning"
         else:
             return
         saves = view.checkpoints if isinstance(view.checkpoints, tuple) else ()
         why = held.why if held and held.asks else ""
         known = Known(layout=self.scene.layout, now=now, checkpoints=saves, held=why)
-        if isinstance(ticked.decision, Continue):
+        if isinstance(ticked.decision, Continue | Wait):
             notice = notices.warning(self.history, ticked.decision, known)
         else:
             rules = self.scene.rules
@@ -234,6 +252,13 @@ class Loop:
         if isinstance(decision, Halt) and down and now >= self._hold_until():
             return HALTED_EXIT
         return None
+
+
+def _warns(decision: Decision) -> bool:
+    """Is it something that a person must see to, though nothing has halted?"""
+    if isinstance(decision, Wait):
+        return decision.tells
+    return isinstance(decision, Continue) and decision.reason in LOOK_SOON
 
 
 def _name(decision: Decision) -> str:

@@ -139,8 +139,11 @@ def _chores_due(history: History, view: View, rules: Rules) -> tuple[archiving.D
 
 
 def chores_at(history: History, view: View, rules: Rules) -> float:
-    """When the next copy or reading is due, wall seconds; infinite while none is to come."""
-    return min((due.at for due in _chores_due(history, view, rules) if due is not None), default=inf)
+    """When the next copy or reading is to begin, wall seconds; infinite while none is to come."""
+    copy, read = _chores_due(history, view, rules)
+    known = (("archive", copy), ("scrub", read))
+    open_ones = history.intents.keys()
+    return min((d.at for kind, d in known if d is not None and f"{kind}:{d.checkpoint}" not in open_ones), default=inf)
 
 
 def held_until(history: History, rules: Rules) -> float:

@@ -26,7 +26,7 @@ from policies.facts import (
 from policies.layout import Layout
 from policies.rules import Rules
 from supervisor import actions
-from supervisor.actions import RETRY_MAX_S, RETRY_S, Action
+from supervisor.actions import RETRY_MAX, RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate
 from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, Withdrawn
 from supervisor.looked import look_of
@@ -142,7 +142,7 @@ def _retry_at(action: Action, history: History, lag_s: float) -> float | None:
     if intent.epoch != history.epoch:
         return history.epoch_began_at + lag_s
     pause = RETRY_S.get(action.kind, DEFAULT_RETRY_S) * 2.0 ** min(intent.tries - 1, 10)
-    return intent.at + min(pause, RETRY_MAX_S)
+    return intent.at + min(pause, RETRY_MAX.get(action.kind, RETRY_MAX_S))
 
 
 def _deadlines(decision: Decision, history: History, view: View, rules: Rules) -> list[float]:

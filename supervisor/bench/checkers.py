@@ -66,6 +66,9 @@ class Promise:
     def stored(self, case: Checkers, what: str, name: str) -> None:
         """The store has changed."""
 
+    def archived(self, case: Checkers, what: str, name: str) -> None:
+        """The archive has changed."""
+
     def looked(self, case: Checkers) -> None:
         """A turn is over."""
 
@@ -115,6 +118,18 @@ class OnlyCompleted(Promise):
             one = case.world.training.attempts.get(stamped.entry.attempt)
             if one is not None and one.state.endswith(ROTTEN):
                 case.broken(self, f"attempt {one.number} was accepted, and had loaded other bytes than were sealed")
+
+    def stored(self, case: Checkers, what: str, name: str) -> None:
+        """Has anything come back from the archive that was not wholly there, and what was sealed?"""
+        copy, save = case.world.archive.copies.get(name), case.world.store.saves.get(name)
+        if what == "restored" and not (copy and copy.whole and save and save.sound and save.committed):
+            case.broken(self, f"{name} came back from the archive, and is not what was sealed")
+
+    def archived(self, case: Checkers, what: str, name: str) -> None:
+        """Was it completed and sound when it was copied?"""
+        copy = case.world.archive.copies.get(name)
+        if what == "copied" and not (copy and copy.sound and copy.save.committed and name in case.completed):
+            case.broken(self, f"{name} was copied into the archive, and is not completed and sound")
 
     def launched(self, case: Checkers, attempt: int, checkpoint: str) -> None:
         """Was it sealed, and is it still what was sealed?"""
@@ -182,8 +197,15 @@ class IntentFirst(Promise):
     def stored(self, case: Checkers, what: str, name: str) -> None:
         """A change of the store that only we make."""
         kind = {"committed": "seal", "broken": "seal", "abandoned": "abandon", "deleted": "retain", "view": "make-view"}
+        kind |= {"restored": "restore", "read": "scrub"}
         if what in kind:
-            self._wants(case, kind[what], name if kind[what] in {"seal", "abandon"} else "", f"{name}: {what}")
+            named = kind[what] not in {"retain", "make-view"}
+            self._wants(case, kind[what], name if named else "", f"{name}: {what}")
+
+    def archived(self, case: Checkers, what: str, name: str) -> None:
+        """A change of the archive that only we make."""
+        if what in {"copied", "deleted"}:
+            self._wants(case, "archive", name if what == "copied" else "", f"{name}: {what} in the archive")
 
     def looked(self, case: Checkers) -> None:
         """Bars and marks."""
@@ -362,6 +384,13 @@ class LastGood(Promise):
             if not left or max(left) < case.completed[name]:
                 case.broken(self, f"{name} was deleted; what is left is older")
 
+    def archived(self, case: Checkers, what: str, name: str) -> None:
+        """Was it the newest copy?"""
+        if what == "deleted":
+            left = [case.completed[c.save.id] for c in case.world.archive.whole() if c.save.id in case.completed]
+            if not left or max(left) < case.completed.get(name, (0, 0)):
+                case.broken(self, f"the copy of {name} was deleted; what is left in the archive is older")
+
 
 class Rights(Promise):
     """Every word of a person against what was really filed."""
@@ -421,6 +450,7 @@ class Checkers(Watch):
     _written: int = 0
     _launches: int = 0
     _changes: int = 0
+    _copies: int = 0
 
     def broken(self, promise: Promise, text: str) -> None:
         """A promise is not kept."""
@@ -463,6 +493,11 @@ class Checkers(Watch):
             for promise in self._promises:
                 promise.stored(self, what, name)
         self._changes = len(changes)
+        copies = self.world.archive.log.changes
+        for _, what, name in copies[self._copies :]:
+            for promise in self._promises:
+                promise.archived(self, what, name)
+        self._copies = len(copies)
         for promise in self._promises:
             promise.looked(self)
 

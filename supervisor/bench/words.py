@@ -109,6 +109,41 @@ def store_away(seconds: float) -> Do:
     return lambda world: world.store.away(seconds)
 
 
+def store_lost() -> Do:
+    """Every save in the store is gone; the store itself is there, and empty."""
+    return lambda world: world.store.lose_all()
+
+
+def all_rot() -> Do:
+    """The bytes of every completed save in the store are no longer those that were sealed."""
+
+    def do(world: SimWorld) -> None:
+        for one in world.store.completed():
+            world.store.rot(one.id)
+
+    return do
+
+
+def archive_away(seconds: float) -> Do:
+    """The archive says at once that it can't be read."""
+    return lambda world: world.archive.away(seconds)
+
+
+def archive_hangs(seconds: float) -> Do:
+    """The archive does not answer."""
+    return lambda world: world.archive.hang(seconds)
+
+
+def archive_fails(seconds: float) -> Do:
+    """The archive can be read, and takes nothing in."""
+    return lambda world: world.archive.fail(seconds)
+
+
+def newest_copy_rots() -> Do:
+    """The bytes of the newest copy in the archive are no longer those that were copied."""
+    return lambda world: world.archive.rot(world.archive.whole()[-1].save.id)
+
+
 def room_left(saves: float) -> Do:
     """Room for so many saves is left in the store, whoever has taken the rest."""
     return lambda world: world.store.leaves(int(saves * SAVE_BYTES))
@@ -280,6 +315,54 @@ def told(reason: Reason, times: int) -> Then:
     def then(_: SimWorld, history: History) -> str | None:
         have = sum(f":{reason}:" in key for key in history.told)
         return None if have == times else f"told {have} times of {reason}, not {times}"
+
+    return then
+
+
+def archived(low: int, high: int | None = None) -> Then:
+    """So many whole copies are in the archive."""
+
+    def then(world: SimWorld, _: History) -> str | None:
+        have = len(world.archive.whole())
+        return None if low <= have <= (low if high is None else high) else f"{have} copies in the archive, not {low}"
+
+    return then
+
+
+def restored(times: int = 1) -> Then:
+    """So many saves came back from the archive."""
+
+    def then(world: SimWorld, history: History) -> str | None:
+        really = sum(what == "restored" for _, what, _ in world.store.log.changes)
+        have = len(history.restored)
+        return (
+            None if have == really == times else f"{really} came back from the archive, {have} are booked, not {times}"
+        )
+
+    return then
+
+
+def waited(reason: Reason, low: float, high: float) -> Then:
+    """From the stop to the restart of the first incident so many seconds went by; a person was told of it."""
+
+    def then(_: SimWorld, history: History) -> str | None:
+        one = _first(history)
+        if one is None or one.times.stopped is None or one.times.relaunched is None:
+            return "nothing was restarted"
+        took = one.times.relaunched - one.times.stopped
+        if not any(f":{reason}:" in key for key in history.told):
+            return f"nobody was told of {reason}"
+        return None if low <= took <= high else f"it waited {took:.0f} s, not {low:.0f} to {high:.0f}"
+
+    return then
+
+
+def read_again(count: int) -> Then:
+    """At least so many saves in the store were read again."""
+
+    def then(world: SimWorld, _: History) -> str | None:
+        have = sum(what == "read" for _, what, _ in world.store.log.changes)
+        return None if have >= count else f"{have} readings, not {count}"
 
     return then
 

@@ -22,7 +22,7 @@ from policies.facts import (
 from policies.layout import Layout
 from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable
-from supervisor.ports import Agents, AttemptFiles, Store
+from supervisor.ports import Agents, Archive, AttemptFiles, NoArchive, Store
 
 _CONDITION = {
     NodeCondition.UP: NodeState.UP,
@@ -33,6 +33,8 @@ _CONDITION = {
 }
 BEATS_S = 60.0
 """How old the last beat of a node in the view may be, when nothing else has changed."""
+ARCHIVE_DEADLINE_S = 30.0
+"""A look at the archive that takes longer shows nothing; the calls of an object store give up on their own before that."""
 PROBES_MAX = 4
 PROBE_S = 0.5
 """A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
@@ -44,14 +46,33 @@ class Done(Protocol):
 
     capture: CaptureView | None
     failures: dict[str, str]
+    delays: dict[str, str]
     released: bool
+
+    @property
+    def at_work(self) -> frozenset[str]:
+        """Keys of what is being done now."""
+        ...
 
 
 class World:
     """Keeps what was seen last of each part. `refresh_*` may block and are called in worker threads, one at a time each."""
 
-    def __init__(self, cluster: Cluster, store: Store, agents: Agents, files: AttemptFiles, layout: Layout) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        agents: Agents,
+        files: AttemptFiles,
+        layout: Layout,
+        archive: Archive | None = None,
+    ) -> None:
         self._layout = layout
+        self._archive = archive or NoArchive()
+        self._copies: tuple[CheckpointState, ...] | Unknown = UNKNOWN if archive else ()
+        self._archive_as_of: float | None = None
+        self._archive_why = "not read yet" if archive else ""
+        self._archive_asked: float | None = None
         self._files = files
         self._cluster = cluster
         self._store = store
@@ -109,6 +130,34 @@ class World:
             except NotRestorable:
                 self._expected = None
 
+    @property
+    def has_archive(self) -> bool:
+        """Is one configured?"""
+        return not isinstance(self._archive, NoArchive)
+
+    def ask_archive(self, now: float) -> None:
+        """A look at the archive begins. One that has not ended after its deadline shows nothing any more."""
+        self._archive_asked = now
+
+    def refresh_archive(self, now: float) -> None:
+        """Read the archive. It may hang, which nothing else waits for; `now` is the moment at which the look began."""
+        self.ask_archive(now)
+        try:
+            seen = self._archive.scan()
+        except OSError as error:
+            seen = Unreadable(str(error))
+        if isinstance(seen, tuple):
+            self._copies, self._archive_as_of, self._archive_why = seen, now, ""
+        else:
+            self._copies, self._archive_why = UNKNOWN, seen.why
+        self._archive_asked = None
+
+    def _archive_now(self, now: float) -> tuple[tuple[CheckpointState, ...] | Unknown, str]:
+        asked = self._archive_asked
+        if asked is not None and now - asked >= ARCHIVE_DEADLINE_S:
+            return UNKNOWN, f"it has not answered for {now - asked:.0f} s"
+        return self._copies, self._archive_why
+
     def _is_healed(self) -> bool:
         if not self._healed:
             try:
@@ -128,6 +177,7 @@ class World:
             shown = shown | {number}
         if attempt is not None and number in shown and not isinstance(nodes, Unknown):
             attempt = replace(attempt, running=number in running)
+        copies, archive_why = self._archive_now(now)
         expected = self._expected
         wanted = history.attempt.checkpoint if history.attempt else None
         return View(
@@ -145,7 +195,13 @@ class World:
             cluster_as_of=self._cluster_as_of,
             store_as_of=self._store_as_of,
             store_free_bytes=self._free,
+            has_archive=self.has_archive,
+            archive=copies,
+            archive_as_of=self._archive_as_of,
+            archive_why=archive_why,
             failures=tuple(done.failures.items()),
+            delays=tuple(done.delays.items()),
+            at_work=done.at_work,
             released=done.released,
             stop_asked=self._marked("STOP", history),
         )

@@ -11,17 +11,18 @@ import socket
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
-from policies.facts import CaptureView, History, RankStack
+from policies.facts import CaptureView, CheckpointPhase, History, RankStack
 from policies.layout import Layout
 from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir
 from supervisor import actions
 from supervisor.actions import Action
+from supervisor.checkpoints import megatron_command
 from supervisor.errors import NotRestorable
-from supervisor.ports import Agents, AttemptFiles, Store
+from supervisor.ports import Agents, Archive, AttemptFiles, NoArchive, Store
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
@@ -52,20 +53,33 @@ class Ports:
     capture_s: float
     free_port: Callable[[], int] = free_port
     sockets: Callable[[str], str] = make_socket_dir
+    archive: Archive = field(default_factory=NoArchive)
 
 
 class Effects:
-    """Performs actions. `looked(part)` is called (in any thread) when a part of the world is worth another look."""
+    """Performs actions. `looked(part)` is called (in any thread) when a part of the world is worth another look.
 
-    def __init__(self, ports: Ports, workers: Executor, looked: Callable[[str], None]) -> None:
+    `lanes`: for what moves or reads a whole save, so that a seal or a recovery never waits for a free worker.
+    """
+
+    def __init__(
+        self, ports: Ports, workers: Executor, looked: Callable[[str], None], lanes: Executor | None = None
+    ) -> None:
         self._ports = ports
         self._workers = workers
+        self._lanes = lanes or workers
         self._looked = looked
         self._agents_started: dict[str, int] = {}
         self._at_work: set[str] = set()
         self.failures: dict[str, str] = {}
+        self.delays: dict[str, str] = {}
         self.capture: CaptureView | None = None
         self.released = False
+
+    @property
+    def at_work(self) -> frozenset[str]:
+        """Keys of what is being done now."""
+        return frozenset(self._at_work)
 
     def perform(self, action: Action, history: History) -> None:
         """Ask for one effect. Never raises for what the world does; that is told in `failures`."""
@@ -94,6 +108,12 @@ class Effects:
                 self._work(action, "store", lambda: self._abandon(action.checkpoints))
             case actions.Retain():
                 self._work(action, "store", lambda: ports.store.retain(action.keep, frozenset(action.protect)))
+            case actions.Restore():
+                self._work(action, "store", lambda: self._restore(action))
+            case actions.Archive():
+                self._work(action, "archive", lambda: self._archive(action))
+            case actions.Scrub():
+                self._work(action, "store", lambda: ports.store.scrub(action.checkpoint))
             case actions.Bar():
                 self._work(action, "cluster", lambda: self._bar(action))
             case actions.MakeView():
@@ -112,6 +132,7 @@ class Effects:
             self._at_work.discard(actions.key(action))
             error = future.exception()
             if error is not None:
+                self.delays.pop(actions.key(action), None)
                 self.failures[actions.key(action)] = str(error) or type(error).__name__
             elif part == "released":
                 self.released = True
@@ -119,13 +140,17 @@ class Effects:
 
         def safely() -> object:
             try:
-                return task()
+                result = task()
             except NotRestorable as error:
                 if error.not_yet:
+                    self.delays[actions.key(action)] = str(error)
                     return None  # it will be asked for again; not yet is not broken
                 raise
+            self.delays.pop(actions.key(action), None)
+            return result
 
-        self._workers.submit(safely).add_done_callback(done)
+        lane = self._lanes if isinstance(action, actions.SLOW) else self._workers
+        lane.submit(safely).add_done_callback(done)
 
     def _start_agent(self, node: str) -> None:
         """A step of its own for each node, so that one dead node blinds nobody else. The old agent gives way to the new one."""
@@ -144,6 +169,29 @@ class Effects:
                     output=ports.run.path("nodes", node, f"{what}.log"),
                 )
             )
+
+    def _restore(self, action: actions.Restore) -> None:
+        """An archive that fails now is asked again; only one that says no has said something about the copy."""
+        if _has(self._ports.store, action.checkpoint):
+            return  # asked again before anybody has looked
+        try:
+            self._ports.archive.restore(action.checkpoint)
+        except OSError as error:
+            raise NotRestorable(str(error), not_yet=True) from error
+
+    def _archive(self, action: actions.Archive) -> None:
+        """The record first: it is kept though the copy may fail, and a copy that is there shows that it was kept."""
+        ports, lost = self._ports, None
+        if _has(ports.archive, action.checkpoint):
+            return
+        try:
+            ports.archive.keep_record(ports.run.root)
+        except OSError as error:
+            lost = error
+        ports.archive.copy(action.checkpoint)
+        ports.archive.retain(ports.settings.archive.keep, frozenset(action.protect))
+        if lost is not None:
+            raise lost
 
     def _bar(self, action: actions.Bar) -> None:
         for node in action.nodes:
@@ -204,7 +252,7 @@ class Effects:
             "slots": list(action.slots),
             "master_addr": ports.cluster.address(hosts[0]),
             "master_port": ports.free_port(),
-            "command": list(settings.command),
+            "command": list(_command(settings, action.checkpoint)),
             "cwd": settings.cwd,
             "env": dict(settings.env),
             "save_dir": ports.store.save_dir(action.attempt),
@@ -226,6 +274,19 @@ class Effects:
             output=run.attempt(action.attempt, "srun.err"),
         )
         self._work(action, "cluster", lambda: ports.cluster.launch(launch))
+
+
+def _has(place: Store | Archive, checkpoint: str) -> bool:
+    """Does it show this save as completed?"""
+    seen = place.scan()
+    return isinstance(seen, tuple) and any(c.id == checkpoint and c.phase is CheckpointPhase.COMPLETED for c in seen)
+
+
+def _command(settings: Settings, checkpoint: str | None) -> tuple[str, ...]:
+    """The command of one attempt, its placeholders not yet filled in."""
+    if settings.checkpoints.framework != megatron_command.FRAMEWORK:
+        return settings.command
+    return megatron_command.for_attempt(settings.command, from_nothing=checkpoint is None)
 
 
 def _step_name(run: str, attempt: int, epoch: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from policies.facts import CheckpointPhase, Diagnosis, History
 from supervisor import actions
 from supervisor.actions import Action
+from supervisor.bench.world.archive import SimArchive
 from supervisor.bench.world.cluster import SimCluster
 from supervisor.bench.world.shell import SimEffects, Witness
 from supervisor.bench.world.store import SimStore
@@ -114,6 +115,28 @@ def _unasked(_: SimEffects, action: Action, __: History) -> list[Action]:
 def _deletes(effects: SimEffects, action: Action, history: History) -> list[Action]:
     """11: retention keeps nothing."""
     return [replace(action, keep=0, protect=())] if isinstance(action, actions.Retain) else [action]
+
+
+class GivesBackAnything(Plant):
+    """2: an archive that gives back what it does not look at."""
+
+    def archive(self, archive: SimArchive) -> SimArchive:
+        archive.verifies = False
+        return archive
+
+
+class ForgetsItsCopies(Plant):
+    """11: an archive whose retention keeps nothing."""
+
+    def archive(self, archive: SimArchive) -> SimArchive:
+        class Forgetful(SimArchive):
+            def __init__(self) -> None:
+                self.__dict__ = archive.__dict__
+
+            def retain(self, keep: int, protect: Collection[str]) -> tuple[str, ...]:  # noqa: ARG002
+                return archive.retain(0, ())
+
+        return Forgetful()
 
 
 class LatestWins(LogPlant):

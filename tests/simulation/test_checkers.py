@@ -13,7 +13,17 @@ import pytest
 from policies.rules import BudgetRules
 from supervisor.bench.checkers import PROMISES
 from supervisor.bench.simulate import Outcome, Scenario, every, tell
-from supervisor.bench.words import at, drain, kill_controller, late_requests, lose, person, rank_dies
+from supervisor.bench.words import (
+    at,
+    drain,
+    kill_controller,
+    late_requests,
+    lose,
+    newest_copy_rots,
+    person,
+    rank_dies,
+    store_lost,
+)
 from supervisor.bench.world.desk import Person
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job
@@ -55,6 +65,12 @@ PLANTED = (
         plants.PublishesBehindTheFence,
     ),
     Planted(2, "a store that calls a save in progress completed", story(at("09:04:15", rank_dies(3))), plants.AnySave),
+    Planted(
+        2,
+        "an archive that gives back what it does not look at",
+        story(at("09:05", newest_copy_rots(), store_lost()), RANK, given=GIVEN.but(archive=True)),
+        plants.GivesBackAnything,
+    ),
     Planted(3, "a launch that exchanges two slots", story(RANK), lambda: plants.EffectPlant(plants._exchanged)),
     Planted(4, "a seal that also abandons", story(), lambda: plants.EffectPlant(plants._unasked)),
     Planted(5, "the latest error wins", story(RANK), plants.LatestWins),
@@ -70,6 +86,12 @@ PLANTED = (
     Planted(10, "a bar over a drain of somebody else", story(at("09:04", drain("n0004")), NODE), plants.Overwrites),
     Planted(11, "retention that keeps nothing", story(), lambda: plants.EffectPlant(plants._deletes)),
     Planted(
+        11,
+        "an archive whose retention keeps nothing",
+        story(given=GIVEN.but(archive=True)),
+        plants.ForgetsItsCopies,
+    ),
+    Planted(
         12,
         "a plan that counts as approved when it is made",
         story(NODE, given=GIVEN.but(rules=profile("approve"), person=Person(answers_s=None))),
@@ -82,12 +104,12 @@ def caught(outcome: Outcome) -> set[int]:
     return {broken.number for broken in outcome.broken}
 
 
-@pytest.mark.parametrize("one", PLANTED, ids=lambda p: str(p.promise))
+@pytest.mark.parametrize("one", PLANTED, ids=lambda p: f"{p.promise} {p.fault}")
 def test_a_planted_fault_is_caught(one: Planted) -> None:
     assert one.promise in caught(tell(one.scenario, plant=one.plant()))
 
 
-@pytest.mark.parametrize("one", PLANTED, ids=lambda p: str(p.promise))
+@pytest.mark.parametrize("one", PLANTED, ids=lambda p: f"{p.promise} {p.fault}")
 def test_without_it_the_same_story_breaks_nothing(one: Planted) -> None:
     outcome = tell(one.scenario)
     assert caught(outcome) == set(), outcome.why()

@@ -185,7 +185,9 @@ def test_it_is_shown_under_the_node(intake):
     )
     world = World(ports, ports, ports, ports, Layout(1, 1, 1, 1))
     world.refresh_cluster(1.0)
-    view = world.view(History(), 1.0, SimpleNamespace(capture=None, failures={}, released=False))
+    view = world.view(
+        History(), 1.0, SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
+    )
     shown = VIEW.dump_python(view, mode="json")["nodes"]
     assert shown["n000"]["unhealthy"] == ["gpus: GPU 3: 1"]
     assert shown["n000"]["unchecked"] == [f"disk /a: {'x' * SHOWN}"]

@@ -31,7 +31,7 @@ class Store:
 
 
 def test_free_room_is_seen_with_the_store() -> None:
-    store, nothing = Store(), SimpleNamespace(capture=None, failures={}, released=False)
+    store, nothing = Store(), SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
     blind: Any = SimpleNamespace(has_exits=lambda _: False)
     world = World(blind, store, blind, blind, Layout(1, 1, 1, 1))  # type: ignore[arg-type]
     assert world.view(History(), 1.0, nothing).store_free_bytes is None

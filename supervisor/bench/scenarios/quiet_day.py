@@ -1,6 +1,6 @@
-"""Nothing happens, for a day, on 640 nodes."""
+"""Nothing happens, for a day, on 640 nodes. The first save of the day is copied into the archive, beside the training."""
 
-from supervisor.bench.words import at, attempts, incidents, stranger_speaks, trains
+from supervisor.bench.words import archived, at, attempts, incidents, stranger_speaks, trains
 from supervisor.bench.world.given import LARGE, Given
 from supervisor.bench.world.job import Job
 from supervisor.bench.world.timeline import clock
@@ -20,10 +20,14 @@ STORY = {
             write_s=180,
         ),
         seal_s=240,
+        archive=True,
+        copy_s=7200,
+        reread_s=5400,
     ),
     "when": (at("12:00", stranger_speaks()),),
     "then": (
         incidents(0),
+        archived(1),
         attempts(1),
         trains(),
     ),

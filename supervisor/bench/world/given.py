@@ -42,6 +42,10 @@ class Given:
     seal_s: float = 2.0
     view_s: float = 0.5
     reply_s: float = 0.2
+    archive: bool = False  # one is configured
+    copy_s: float = 20.0
+    restore_s: float = 30.0
+    reread_s: float = 5.0
     restart_s: float = 1.0  # until the parent has started another controller
     lag_s: float = 3.0
     skew_s: float = 0.0  # wall clocks of nodes differ by at most this

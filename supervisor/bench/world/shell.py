@@ -6,13 +6,14 @@ What `supervisor/controller.py` does with threads and asyncio is done here with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 from policies.facts import History
 from supervisor.actions import Action
 from supervisor.bench.world.points import KilledError
 from supervisor.bench.world.workers import Workers
-from supervisor.controller import BEAT_S, CLUSTER_S, STORE_S
+from supervisor.controller import ARCHIVE_S, BEAT_S, CLUSTER_S, STORE_S
 from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, Stamped
 from supervisor.journal.journal import FencedError, Journal
@@ -20,6 +21,7 @@ from supervisor.loop import Loop, Scene, Turn
 from supervisor.observe.hub import Hub
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects, Ports
+from supervisor.ports import NoArchive
 
 if TYPE_CHECKING:
     from supervisor.bench.world.agents import Agent
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 TURN_S = 0.001
 """A turn of the loop takes so long."""
-READ_S = {"cluster": 0.02, "store": 0.05}
+READ_S = {"cluster": 0.02, "store": 0.05, "archive": 0.3}
+PERIOD_S = {"cluster": CLUSTER_S, "store": STORE_S, "archive": ARCHIVE_S}
 TURNS_MAX = 3_000
 """Turns within one simulated minute. More is a loop that turns and gets nowhere."""
 
@@ -108,7 +111,8 @@ class Life:
         self.hub = SimHub("/nonexistent/run", world.token, world.clock, self._heard, BEAT_S, rules.node.silent_s)
         self.hub.later = self.later
         cluster, store = world.plant.cluster(world.cluster), world.plant.store(world.store)
-        self.look = World(cluster, store, self.hub, world.files, given.layout)
+        archive = world.plant.archive(world.archive) if given.archive else None
+        self.look = World(cluster, store, self.hub, world.files, given.layout, archive)
         workers = Workers(self.later, self._work_s, world.points.passing, twice=given.twice)
         ports = Ports(
             world.run,
@@ -122,6 +126,7 @@ class Life:
             rules.evidence.capture_s,
             lambda: 29_500,
             lambda _: "/tmp/relight-sim",  # noqa: S108 - a name in a message; nothing is opened
+            archive or NoArchive(),
         )
         self.effects = world.plant.effects(ports, workers, self.look_again)
         self.effects.passing = world.points.passing
@@ -144,6 +149,7 @@ class Life:
         if journal.epoch == 1:
             store.create()
         self._refresh(first=True)
+        self.look_again("archive")
         for index, agent in enumerate(world.agents.values()):
             delay = 0.05 + (index % 20) * 0.02 if len(world.agents) < 64 else 0.05
             self.later(delay, lambda agent=agent: self._connect(agent))  # type: ignore[misc]
@@ -209,6 +215,8 @@ class Life:
             self.wake()
         elif not self._is_quiet(turn):
             self._schedule(max(world.time.now + TURN_S, turn.next_look))
+        elif turn.chores_at < inf:
+            self._schedule(max(world.time.now + TURN_S, turn.chores_at))
 
     def _count(self) -> None:
         self.turns += 1
@@ -231,30 +239,38 @@ class Life:
         if history.incident is not None or history.decision is not None or history.halted or history.stop_asked:
             return False
         # an agent that was asked for on a machine that has died since stays asked for
-        waits = any(not key.startswith("start-agent:") for key in history.intents)
+        # and a copy or a reading says when it is done
+        chores = {key for key in self.effects.at_work if key.startswith(("archive:", "scrub:"))}
+        waits = any(not key.startswith("start-agent:") and key not in chores for key in history.intents)
         return not waits and self.world.is_calm(attempt.number)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def look_again(self, part: str) -> None:
         """A hint of the loop or of an effect: read that part now."""
+        if part == "archive" and not self.world.given.archive:
+            return
         if part in READ_S and part not in self._reading:
             self._reading.add(part)
             began = self.world.time.now
-            self.later(READ_S[part], lambda: self._have_read(part, began))
+            if part == "archive":
+                self.look.ask_archive(began)
+            hangs = self.world.archive.lag() if part == "archive" else 0.0
+            self.later(READ_S[part] + hangs, lambda: self._have_read(part, began))
         elif part not in READ_S:
             self.wake()
 
     def _have_read(self, part: str, began: float) -> None:
         self._reading.discard(part)
+        same = part == "archive" and self._versions.get(part) == self.world.version(part)
         self._read(part, began)
-        self.wake()
+        if not same:
+            self.wake()
 
     def changed(self, part: str) -> None:
         """The world has changed: the next of the regular looks will show it."""
         if self.alive and self._versions.get(part) != self.world.version(part):
-            period = CLUSTER_S if part == "cluster" else STORE_S
-            self._schedule(max(self.world.time.now + TURN_S, self._read_at.get(part, 0.0) + period))
+            self._schedule(max(self.world.time.now + TURN_S, self._read_at.get(part, 0.0) + PERIOD_S[part]))
 
     def _refresh(self, *, first: bool = False) -> None:
         """What the regular looks have shown by now. Their moments are multiples of their period from the last one."""
@@ -263,12 +279,16 @@ class Life:
             age = now - self._read_at.get(part, 0.0)
             if first or age >= period:
                 self._read(part, now if first else now - age % period)
+        if not first and now - self._read_at.get("archive", now) >= ARCHIVE_S:
+            self.look_again("archive")
 
     def _read(self, part: str, at: float) -> None:
         self._read_at[part] = at
         self._versions[part] = self.world.version(part)
         if part == "cluster":
             self.look.refresh_cluster(at)
+        elif part == "archive":
+            self.look.refresh_archive(at)
         else:
             attempt = self.loop.history.attempt
             self.look.refresh_store(at, attempt.checkpoint if attempt else None)

@@ -233,6 +233,20 @@ class SimStore:
             if self.lag_s:
                 self._time.after(self.lag_s, lambda: self._note("shown", name))
 
+    def bring_back(self, save: Save) -> None:
+        """A verified copy has come from the archive."""
+        if save.id not in self.saves or self.saves[save.id].condemned or not self.saves[save.id].committed:
+            self.saves[save.id] = save
+            self.deleted.discard(save.id)
+            self.vanished.discard(save.id)
+            self._note("restored", save.id)
+            self._publish()
+
+    def lose_all(self) -> None:
+        """The store is there, and empty."""
+        for name in tuple(self.saves):
+            self.vanish(name)
+
     def _remove(self, name: str, what: str) -> None:
         self.saves.pop(name, None)
         self.deleted.add(name)

@@ -8,6 +8,7 @@ from random import Random
 from policies.facts import History
 from slurm.cluster import Cluster, LaunchSpec, NodeCondition
 from supervisor.bench.world.agents import Agent
+from supervisor.bench.world.archive import SimArchive
 from supervisor.bench.world.cluster import Node, Power, SimCluster
 from supervisor.bench.world.desk import SimDesk
 from supervisor.bench.world.files import SimFiles
@@ -23,7 +24,7 @@ from supervisor.journal.entries import Stamped
 from supervisor.journal.journal import read
 from supervisor.journal.memory import MemorySegments
 from supervisor.perform.effects import Ports
-from supervisor.ports import Desk, Log, Store
+from supervisor.ports import Archive, Desk, Log, Store
 from supervisor.rundir import RunDir
 
 SWITCH_NODES = 32
@@ -52,6 +53,10 @@ class Plant:
     def store(self, store: SimStore) -> Store:
         """The store that it gets."""
         return store
+
+    def archive(self, archive: SimArchive) -> Archive:
+        """The archive that it gets."""
+        return archive
 
     def log(self, log: Witness) -> Log:
         """The journal that it gets."""
@@ -99,6 +104,7 @@ class SimWorld:
             self.time, given.layout, given.job.batch, self.points.passing, lambda: self._changed("store")
         )
         self.store.lag_s = given.store_lag_s
+        self.archive = SimArchive(self.time, self.store, self.points.passing, lambda: self._changed("archive"))
         self.files = SimFiles(self.time, given.layout.world)
         self.training = Training(
             self.time,
@@ -172,6 +178,8 @@ class SimWorld:
 
     def version(self, part: str) -> int:
         """Changes whenever what is shown does."""
+        if part == "archive":
+            return self.archive.version
         return self.cluster.version if part == "cluster" else self.store.version
 
     def is_calm(self, attempt: int) -> bool:
@@ -181,7 +189,10 @@ class SimWorld:
 
     def work_s(self, kind: str) -> float:
         """How long an effect's work takes, seconds."""
-        return {"seal": self.given.seal_s, "make-view": self.given.view_s}.get(kind, self.given.reply_s)
+        given = self.given
+        if kind in {"archive", "restore"}:
+            return self.archive.lag() + (given.copy_s if kind == "archive" else given.restore_s)
+        return {"seal": given.seal_s, "make-view": given.view_s, "scrub": given.reread_s}.get(kind, given.reply_s)
 
     def start_agent(self, node: str) -> None:
         """The cluster has started an agent."""
