@@ -5,6 +5,8 @@ import pytest
 from supervisor.agent.place import Place
 from supervisor.checkpoints.megatron_command import MUST_LOAD, REFUSED, VALUES, for_attempt, prepare
 from supervisor.errors import UserError
+from supervisor.perform.effects import _command
+from supervisor.settings import Settings
 
 PLAIN = (
     "python",
@@ -177,3 +179,11 @@ def test_the_shim_fills_what_was_put_in():
     assert argv[len(PLAIN) :] == [
         "--save", "/s/a0002", "--load", "/v/a0002", "--ckpt-format", "torch_dist", "--exit-on-missing-checkpoint",
     ]  # fmt: skip
+
+
+def test_launches_get_it_where_the_settings_say_megatron():
+    mega = Settings.model_validate({"checkpoints": {"framework": "megatron"}, "command": prepare(PLAIN).argv})
+    assert _command(mega, None) == PLAIN + SET[:-1]
+    assert _command(mega, "a0001-i0000040") == PLAIN + SET
+    other = Settings.model_validate({"command": (*PLAIN, MUST_LOAD)})
+    assert _command(other, None) == (*PLAIN, MUST_LOAD)
