@@ -80,7 +80,8 @@ def weakest(
         if c.role == "root" and c.kind not in ("cancelled-by", "accounting-end")
         if not (_of_a_victim(c, victims) or _swept(c, live) or (c.survived and c.kind == "node-unanswering"))
     ]
-    if fallen:  # it was survived, and is still the best that there is
+    by_hand = any(c.kind == "cancelled-by" for c in live) and case.idle_s is None
+    if fallen and not by_hand:  # it was survived, and is still the best that there is
         first = min(fallen, key=best_evidence)
         if case.completed is False or any(c.role == "cascade" for c in live):
             return replace(explicit(case, [first], live), confidence="low")

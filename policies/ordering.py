@@ -60,16 +60,16 @@ def same_event(one: Clue, other: Clue) -> bool:
 
 def still_down(causes: Sequence[Clue], live: Iterable[Clue]) -> list[Clue]:
     """Without links that came up again and stayed so, where another one did not."""
-    up: dict[str, int] = {}
+    up: dict[tuple[str, str | None], int] = {}
     for clue in live:
         if clue.kind == "link-up":
-            up[clue.file] = max(up.get(clue.file, 0), clue.line)
+            up[clue.file, clue.node] = max(up.get((clue.file, clue.node), 0), clue.line)
     down = [c for c in causes if c.kind in LINKS]
-    last = {c.file: c.line for c in sorted(down, key=lambda c: c.line)}
-    back = {file for file, line in last.items() if up.get(file, 0) > line}
-    if not back or all(c.file in back for c in down):
+    last = {(c.file, c.node): c.line for c in sorted(down, key=lambda c: c.line)}
+    back = {place for place, line in last.items() if up.get(place, 0) > line}
+    if not back or all((c.file, c.node) in back for c in down):
         return list(causes)
-    return [c for c in causes if c.kind not in LINKS or c.file not in back]
+    return [c for c in causes if c.kind not in LINKS or (c.file, c.node) not in back]
 
 
 def best_evidence(clue: Clue) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from policies.asked import still_meant
 from policies.clues import Case, Clue, Verdict
 from policies.endings import finished, weakest
 from policies.ordering import (
@@ -42,6 +43,12 @@ _ABORTED: Final = re.compile(r"Abort|SIGTERM|SIGABRT|signal:? \(?(6|15)\b", re.I
 SHADOWS: Final = frozenset({"xid-stopped"})
 """Kinds that any error of a program on the same node explains: the driver only tells that it stopped its work."""
 
+HINTS: Final = frozenset({"machine-check-logged"})
+"""Kinds that say that something was, and not how bad: no cause where anything else is one."""
+
+OF_PROGRAMS: Final = frozenset({"xid-program"})
+"""What the driver says of a program's error. The program, where it names the sample or the number, says it better."""
+
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {"cuda-not-ready": ("fabric-manager-down",)}
 """Symptoms, and what a log of the same machine may say of them whenever it was written: the reason lasts till somebody mends it."""
 
@@ -62,7 +69,7 @@ MANY_NODES: Final = 4
 
 def judge(case: Case) -> Verdict:
     """The verdict on a case."""
-    live = [clue for clue in case.clues if clue.role != "benign"]
+    live = still_meant([clue for clue in case.clues if clue.role != "benign"])
     roots = [clue for clue in live if clue.role == "root" and not clue.survived]
     strong = _fewer([clue for clue in roots if clue.grade >= 2])
     if done := finished(case, strong):
@@ -172,12 +179,22 @@ def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
     for clue in causes:
         shadow = clue.kind in SHADOWS
         better = (o for o in causes if (o.grade > clue.grade or (shadow and o.kind not in SHADOWS)) and o is not clue)
-        if any(_explains(o, clue, case) for o in better):
+        if any(_explains(o, clue, case) for o in better) or any(_says_better(o, clue, case) for o in causes):
+            continue
+        if clue.kind in HINTS and any(o.kind not in HINTS for o in causes):
             continue
         if clue.kind in NODES_LOST and clue.peer is None and lost:
             continue
         kept.append(clue)
     return kept
+
+
+def _says_better(program: Clue, driver: Clue, case: Case) -> bool:
+    """Does a program name what its device stopped at: an index from the data, a number that is none?"""
+    if driver.kind not in OF_PROGRAMS or program.grade < 3 or program.category not in ("data", "numeric"):
+        return False
+    here = program.node == driver.node or (None in (program.node, driver.node) and len(case.nodes) <= 1)
+    return here and not surely_before(driver, program)
 
 
 def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:

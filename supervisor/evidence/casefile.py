@@ -91,7 +91,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
     )
     found = []
     for raw in reading.raws:
-        if raw.row.kind.startswith("layout-") or raw.row.kind == "accounting-row":
+        if raw.row.kind.startswith("layout-") or raw.row.kind == "accounting-row" or _elsewhere(raw, reading, places):
             continue
         rank, node = _who(raw, reading.name, places, blocks)
         stepped = jump_line is not None and raw.line >= jump_line
@@ -108,6 +108,7 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
         if peer is None and named:
             peer = named[0]
         foreign = raw.row.kind.startswith("xid-") and _foreign(raw.groups.get("pid"), node, places)
+        foreign = foreign and not (_during(low, high, clocks) and _on_ours(raw, node, places))
         foreign = foreign or (bool(named) and places.listed and places.host(named[0]) is None)
         seq = raw.groups.get("seq", "")
         found.append(
@@ -137,6 +138,14 @@ def _clues(reading: FileReading, places: Places, clocks: Clocks) -> list[Clue]:
         )
         found += [replace(found[-1], peer=other) for other in named[1:NAMED]]
     return found
+
+
+def _elsewhere(raw: Raw, reading: FileReading, places: Places) -> bool:
+    """Does a log of the cluster speak here of one machine that is not on the job's list?"""
+    node = raw.groups.get("node", "")
+    if not node or "[" in node or "," in node or raw.row.blames != "reporter" or not places.listed:
+        return False
+    return raw.row.role != "context" and is_kernel(reading) and places.host(node) is None
 
 
 def _named(raw: Raw, places: Places) -> list[str]:
@@ -190,6 +199,23 @@ def _foreign(pid: str | None, node: str | None, places: Places) -> bool:
         return False
     ours = {known for home, known in places.by_pid if home == node}
     return len(ours) >= places.per_node and int(pid) not in ours
+
+
+_OF_THE_DEVICE: Final = frozenset({"xid-gpu", "xid-memory", "xid-nvlink"})
+"""Faults that a device has whoever uses it: the process that the driver names only met them."""
+
+
+def _during(low: tuple[float, float] | None, high: tuple[float, float] | None, clocks: Clocks) -> bool:
+    """Was this surely said while the job ran?"""
+    if low is None or high is None or clocks.start is None or clocks.end is None:
+        return False
+    return clocks.start <= low[0] and high[1] <= clocks.end
+
+
+def _on_ours(raw: Raw, node: str | None, places: Places) -> bool:
+    """Does the driver speak of a device that the job has? The processes of a container have other numbers outside of it."""
+    ours = {bus for home, bus in places.rank_of_bus if home == node}
+    return bus_of(raw.groups.get("pci")) in ours if ours else raw.row.kind in _OF_THE_DEVICE
 
 
 def _launcher_exit(raw: Raw, file: str, places: Places, node: str | None) -> tuple[int | None, str | None]:

@@ -35,6 +35,7 @@ _KERNEL_NAME: Final = re.compile(
     r"journal|dmesg|messages|kern|kmsg|syslog|fabric-?manager|(^|[-_./])(slurmd|slurmctld|sel|ipmi|bmc|nhc|mcelog|opensm)([-_.]|$)",
     re.IGNORECASE,
 )
+_CONSOLE_NAME: Final = re.compile(r"(^|[-_./])(console|serial|conman|ipmi-?sol|sol)([-_.]|$)", re.IGNORECASE)
 
 UNTOLD_S: Final = 1800.0
 """How long before the first dated line a job that dates none but its errors may have been under way, besides SLACK_S."""
@@ -79,8 +80,8 @@ class Clocks:
 
 
 def is_kernel(reading: FileReading) -> bool:
-    """A log of the machine, not of the training: by its name."""
-    return bool(_KERNEL_NAME.search(reading.name))
+    """A log of the machine, not of the training: by its name. A console is also what some call the output of a job."""
+    return bool(_KERNEL_NAME.search(reading.name) or (_CONSOLE_NAME.search(reading.name) and not reading.marks))
 
 
 def _stamps(reading: FileReading) -> list[Stamp]:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from supervisor.evidence.kernelwords import is_kernels
+
 HEAD: Final = 1200
 """Characters of a line in which a label is looked for: a progress bar may stand before it."""
 
@@ -43,15 +45,21 @@ _NCCL: Final = re.compile(r"(?:^|[\]\s:>|])([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?:(
 _NATIVE: Final = re.compile(r"(?:^|\s)\[([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? ?:(\d{2,8}) ?(?::\d+ ?:\d+)?\]")
 _RAY: Final = re.compile(r"\(\w+(?:\([^)]*\))? pid=(\d+)(?:, ip=([\d.]+))?\)")
 _KERNEL: Final = re.compile(
-    r"\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
+    r"(?<![+-])\d\d:\d\d(?:\.\d+|,\d+(?![\d+Z-]))?(?:Z|[+-]\d\d:?\d\d)? ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
 )
+"""`host program[pid]: ` behind a time. One with a comma and a zone is dmesg's own (`--time-format=iso`): no host stands there."""
+
 _PDSH: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): ")
 _PDSH_RANK: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): +(?:\[rank|\[20\d\d-|rank[ =:])", re.IGNORECASE)
 _CONSOLE: Final = re.compile(
     r"^<([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?> |^\[([A-Za-z][\w-]*\d)(?:\.[\w.-]+)?\] (?=\[? *\d+\.\d|20\d\d-|\w{3} \w{3} )"
     r"|^<\d{1,3}>1 20\S{8,30} ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? "
+    r"|^([A-Za-z][\w-]{0,61}\d[\w-]{0,20})(?:\.[\w.-]+)?: ?(?=\[ *\d{1,9}\.\d{3,9}\] |\[\w{3} \w{3} [ \d]\d )"
+    r"|^([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? (?:kernel|login): ?(?=\[ *\d{1,9}\.\d{3,9}\] |\[\w{3} \w{3} [ \d]\d )"
 )
-"""What stands before the lines of a machine's console, and in those of a collector of logs (RFC 5424)."""
+"""What stands before the lines of a machine's console, and in those of a collector of logs (RFC 5424). A serial line has its
+prompt there: `n31 login: [318111.402211] mlx5_core ...`.
+"""
 
 _STAMPED: Final = re.compile(
     r"^\[?20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]? "
@@ -85,6 +93,7 @@ _NOT_NODES: Final = frozenset(
         "note",
         "file",
         "mpirun",
+        "conman",
         "exception",
         "terminate",
         "what",
@@ -181,4 +190,4 @@ def _node(name: str | None) -> str | None:
         return None
     low = name.lower()
     word = low in _NOT_NODES or low.startswith(("rank", "default")) or low.endswith(("error", "exception", "warning"))
-    return None if word else name
+    return None if word or is_kernels(name) else name

@@ -19,6 +19,7 @@ from supervisor.evidence.introductions import (
     world_info,
 )
 from supervisor.evidence.jobs import told_job
+from supervisor.evidence.launchlines import launch
 from supervisor.evidence.names import expand, file_node, file_rank, natural, numbered, numbers, stem_node
 from supervisor.evidence.places import Block, Places
 from supervisor.evidence.reading import FileReading, Raw
@@ -62,6 +63,9 @@ def _told(readings: Sequence[FileReading]) -> tuple[list[str], int | None, int |
             elif raw.row.kind in ("layout-size", "layout-nccl"):
                 world = world or number(raw.groups.get("world"))
                 each = each or number(raw.groups.get("each"))
+    told = launch(readings)
+    if told is not None and not nodes:
+        return list(told.hosts), world or len(told.ranks) or None, each or told.each
     return nodes or accounted(readings), world, each
 
 
@@ -108,6 +112,9 @@ def resolve(
     # Hosts that are only mentioned need not be all: then nothing may be concluded from their number.
     places.listed = bool(nodes)
     places.whole = bool(nodes) or len(spoken) > 1 or len(stems) > 1 or (bool(labelled) and not mentioned - labelled)
+    if (told := launch(readings)) is not None and set(told.hosts) == set(places.nodes):
+        places.node_of_rank.update(enumerate(told.ranks))
+        places.whole = places.whole and told.in_blocks
     _files(places, readings, spoken_in, homes)
     addresses(places, readings)
     _sizes(places, readings, each, locals_of)

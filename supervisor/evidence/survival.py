@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,11 @@ RECOVERY: Final = 20
 
 REPORT: Final = 6
 """Lines in which the kernel tells what a machine check was."""
+
+_SEVERE: Final = re.compile(
+    r"uncorrect|fatal|panic|exception|\bUE\b|corrupt|recoverable|Bank \d+: [abef][0-9a-f]{15}", re.IGNORECASE
+)
+"""Words, and a status with bit 61, of an error that was not corrected."""
 
 
 def survivors(clues: list[Clue], readings: Sequence[FileReading], clocks: Clocks, places: Places) -> list[Clue]:
@@ -72,9 +78,9 @@ def _recovered(clue: Clue, over: Collection[tuple[str, int]]) -> bool:
 
 
 def _corrected(clue: Clue, mended: Collection[tuple[str, int]]) -> bool:
-    """Is this the kernel's word that a machine check was logged, of an error that it next calls corrected?"""
-    told = clue.kind == "machine-check" and "events logged" in clue.text
-    return told and any((clue.file, clue.line + behind) in mended for behind in range(-3, REPORT))
+    """Is this a line of the kernel's report of an error that the same report calls corrected?"""
+    told = clue.kind in ("machine-check", "machine-check-logged") and not _SEVERE.search(clue.text)
+    return told and any((clue.file, clue.line + behind) in mended for behind in range(-REPORT, REPORT))
 
 
 def _answers_again(clue: Clue, words: Sequence[Clue]) -> bool:
