@@ -120,6 +120,7 @@ class Controller:
             self._closing = True
             for task in tasks:
                 task.cancel()
+            self._desk.close()
             await hub.close()
             files.close()
             await asyncio.to_thread(self._workers.shutdown)
@@ -127,7 +128,6 @@ class Controller:
 
     def _make_store(self) -> None:
         """Raises UserError."""
-            self._desk.close()
         try:
             self.parts.store.create()
         except OSError as error:

@@ -37,8 +37,10 @@ from supervisor.plan import chores_at, held_until
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
+from supervisor.telling.again import reminder
 from supervisor.telling.incident_facts import Known
 from supervisor.telling.seen import seen_of
+from supervisor.telling.told import matter
 from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93
@@ -49,13 +51,15 @@ LOOK_SOON = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE})
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn came to: look again at `next_look` (wall seconds) or now if `again`; `code`: the run is over."""
+    """What one turn came to: look again at `next_look` (wall seconds) or now if `again`; `code`: the run is over.
+
+    `chores_at`: when a run that trains has something to be done of itself, for a shell that jumps over quiet hours.
+    """
 
     next_look: float
-from supervisor.telling.again import reminder
     again: bool
     code: int | None
-from supervisor.telling.told import matter
+    chores_at: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ class Loop:
             scene.effects.perform(action, self.history)
         self._record()
         self._tell(ticked, view, now)
+        self._write(list(scene.desk.carried(matter(self.history))), now)
+        scene.desk.ticked()
         self._say(ticked)
         code = self._exit(ticked.decision, now)
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
@@ -158,8 +164,17 @@ class Loop:
         if saves != self._saves:
             self._saves = saves
             self.scene.look_again("store")
-        self._write(list(scene.desk.carried(matter(self.history))), now)
-        scene.desk.ticked()
+
+    def _follow_archive(self, view: View, now: float) -> None:
+        """While something waits for a checkpoint and the store shows none, the archive is looked at again and again."""
+        attempt = self.history.attempt
+        waits = self.history.incident is not None or attempt is None or attempt.closed_at is not None
+        if not view.has_archive or not waits or isinstance(view.checkpoints, Unknown):
+            return
+        if any(c.phase is CheckpointPhase.COMPLETED for c in view.checkpoints) or now - self._archive_at < LOOK_AGAIN_S:
+            return
+        self._archive_at = now
+        self.scene.look_again("archive")
 
     def _follow_attempt(self, attempt: Attempt) -> None:
         scene = self.scene
