@@ -200,6 +200,8 @@ class _Spread:
 
     def _drop(self, node: str, distrust: str = "") -> None:
         """What it has said stands; it may come back, but not for ever."""
+        if node not in self.shares.nodes:
+            return  # it was told twice
         self.ends[node] += 1
         if self.ends[node] >= ENDS:
             self.dropped.add(node)
