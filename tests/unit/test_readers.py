@@ -19,7 +19,7 @@ from supervisor.checkpoints.reading.content import ContentReader, Job
 from supervisor.checkpoints.reading.findings import Weight
 from supervisor.checkpoints.reading.folder import look_at
 from supervisor.checkpoints.reading.structure import limits_for, read_structure
-from supervisor.checkpoints.reading.throttle import Pace, Throttle
+from supervisor.checkpoints.reading.throttle import CancelledError, Pace, Throttle
 from supervisor.observe.reads import Reads
 
 FILES = 12
@@ -75,9 +75,9 @@ class Here(ByThreads):
 
     __slots__ = ("read_here",)
 
-    def read(self, folder, structure, jobs, progress):
+    def read(self, folder, structure, jobs, progress, throttle=None):
         self.read_here.extend(job.name for job in jobs)
-        return super().read(folder, structure, jobs, progress)
+        return super().read(folder, structure, jobs, progress, throttle)
 
 
 class Scene:
@@ -338,6 +338,20 @@ def test_a_file_that_is_gone_is_unreadable_whoever_reads(save):
     read = {one.name: one for one in scene.readers.read(str(save), None, jobs, lambda _: None)}
     assert [f.code for f in read["__3_0.distcp"].findings] == ["UNREADABLE"]
     assert all(f.weight is Weight.NOT_YET for one in read.values() for f in one.findings)
+
+
+def test_a_reading_that_is_cancelled_ends_and_lets_its_nodes_go(save):
+    class Cancels(Node):
+        def part(self, *_):
+            throttle.cancel()
+
+    scene = Scene({"n1": Cancels()})
+    throttle = Throttle(scene.here.pace)
+    jobs = [Job(name, stamp) for name, stamp in look_at(str(save)).files.items()]
+    with pytest.raises(CancelledError):
+        scene.readers.read(str(save), None, jobs, lambda _: None, throttle)
+    assert scene.nodes["n1"].stopped == 1
+    scene.pool.shutdown()
 
 
 # --- speed, and who goes first -------------------------------------------------------------------------------------
