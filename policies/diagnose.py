@@ -85,6 +85,19 @@ def _silent_findings(attempt: Attempt, view: View) -> list[Finding]:
     ]
 
 
+def _only_ends(found: Diagnosis) -> bool:
+    """Nothing but how ranks ended: no line says why."""
+    return all(one.kind.startswith("exit-") for one in found.first)
+
+
+def _mute(attempt: Attempt, view: View, layout: Layout, exits: Sequence[RankExit]) -> Diagnosis | None:
+    """Peers of a node that has gone silent die of it and can't say why; a rank of its own that ended was heard."""
+    heard = {layout.slot_of(one.rank) for one in exits}
+    silent = [f for f in _silent_findings(attempt, view) if attempt.slots.index(f.node or "") not in heard]
+    names = tuple(f.node for f in silent if f.node is not None)
+    return Diagnosis(tuple(silent), names, "hardware.host", fault=FaultClass.NODE_SILENT) if silent else None
+
+
 def earliest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The root findings that no other is surely before; what the bounds cannot order stays together.
 
@@ -150,6 +163,8 @@ def diagnose(history: History, incident: Incident, view: View, layout: Layout, b
         # What ends after a stall ends of it, or of our own stop.
         ended = () if trouble.fault is FaultClass.STALL else exits
         found = _judged(livecase.case(attempt, layout, logged, ended, shown, kept), attempt, ended, trouble)
+        if trouble.fault in _DEATHS and (found is None or _only_ends(found)):
+            found = _mute(attempt, view, layout, exits) or found
     if found is None:
         found = _as_seen(attempt, trouble)
     cascade = _cascade(exits, found.first) or found.cascade

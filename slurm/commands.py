@@ -61,6 +61,7 @@ class SlurmCommands:
         self._reader = Reader(self._run_dir, job, self._env, call_s)
         self._bars = Bars(self._run_dir, self._reader, drain=drain)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
+        self._stopping: set[str] = set()
         self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
         self._addresses: dict[str, str] = {}
 
@@ -121,6 +122,7 @@ class SlurmCommands:
         if not self._admit(epoch):
             return
         claim = launching.forbid(self._run_dir, self._job, name)
+        self._stopping.add(name)
         if not claim.started:
             return
         if self._cancel(name):
@@ -268,7 +270,8 @@ class SlurmCommands:
         hosts = frozenset(order.hosts)
         shown = frozenset[str]().union(*(row.nodes for row in rows))
         on = self._within(hosts & shown or hosts, nodes)  # a step that is still pending shows none
-        if any(nodes[host].condition is not NodeCondition.UP for host in hosts if host in nodes):
+        unwell = any(nodes[host].condition is not NodeCondition.UP for host in hosts if host in nodes)
+        if unwell or name in self._stopping:  # a node may be lost long before Slurm says so
             on -= parsing.ended_nodes(launching.said(order.output), order.hosts)
         return StepRow(name, bool(on), on, hosts)
 

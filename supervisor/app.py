@@ -11,6 +11,7 @@ import structlog
 
 from policies.rules import Rules
 from slurm.local import LocalCluster
+from supervisor.clusters import open_cluster
 from supervisor.controller import Controller, Parts
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
@@ -42,13 +43,21 @@ def log_to_stderr() -> None:
 
 
 def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
-    """Real adapters for a local cluster. Raises UserError."""
-    cluster = LocalCluster(run.root, settings.nodes)
-    cluster.boot()
+    """Real adapters. Raises UserError."""
+    opened = open_cluster(run, settings)
     crew = Reads()
     by = open_reading(settings, crew)
     store = open_store(run, settings, by)
-    return Parts(run, settings, rules, cluster, store, reading=Reading(crew, by))
+    return Parts(
+        run,
+        settings,
+        rules,
+        opened.cluster,
+        store,
+        reading=Reading(crew, by),
+        listen=opened.listen,
+        free_port=opened.free_port,
+    )
 
 
 def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:

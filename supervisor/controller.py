@@ -27,9 +27,9 @@ from supervisor.lanes import Lanes
 from supervisor.loop import Loop, Scene
 from supervisor.observe.hub import Hub
 from supervisor.observe.world import World
-from supervisor.perform.effects import Effects, Ports
-from supervisor.reading import Reading
+from supervisor.perform.effects import Effects, Ports, free_port
 from supervisor.ports import Archive, NoArchive, Store
+from supervisor.reading import Reading
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
@@ -44,10 +44,18 @@ BEAT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Listen:
+    """Where the agents find the controller: `bind` is listened on, `tell` is what they are told."""
+
+    bind: str = "127.0.0.1"
+    tell: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What a controller is built from (`app.py` builds the real ones). `lag_s`: the cluster's visibility lag, seconds.
 
-    `on_turn` is told the seconds that each turn of the loop took.
+    `on_turn` is told the seconds that each turn of the loop took. `free_port` gives a port for the ranks to meet at.
     """
 
     run: RunDir
@@ -61,6 +69,8 @@ class Parts:
     archive: Archive | None = None
     on_turn: Callable[[float], None] = lambda _: None
     reading: Reading | None = None
+    listen: Listen = Listen()
+    free_port: Callable[[], int] = free_port
 
 
 class Controller:
@@ -98,7 +108,7 @@ class Controller:
         self.loop.stop_asked_by = stop_asked or None
         for number in (signal.SIGTERM, signal.SIGINT):
             self._events.add_signal_handler(number, self._ask_stop, number.name)
-        run.write_endpoint("127.0.0.1", await hub.start(), self.journal.epoch)
+        run.write_endpoint(parts.listen.tell, await hub.start(parts.listen.bind), self.journal.epoch)
         if self.journal.epoch == 1:
             self._make_store()  # one that can't be made is told at once; one that is away later is waited for
         parts.cluster.on_change(lambda: self.look_again("cluster"))
@@ -148,6 +158,7 @@ class Controller:
             files,
             self.journal.epoch,
             capture_s,
+            parts.free_port,
             archive=parts.archive or NoArchive(),
         )
         effects = Effects(ports, self._workers, self.look_again, self.lanes)

@@ -181,6 +181,10 @@ class Agents(Protocol):
         """Node -> its agent."""
         ...
 
+    def away(self) -> frozenset[str]:
+        """Nodes whose agent has left, or is not heard of any more; from any thread."""
+        ...
+
     def drain_rows(self) -> list[StepRow]:
         """New step rows."""
         ...

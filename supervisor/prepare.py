@@ -38,8 +38,10 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     if settings.archive.place and "://" not in settings.archive.place:
         absolute = os.path.abspath(settings.archive.place)
         changes["archive"] = settings.archive.model_copy(update={"place": absolute})
-    if wishes.cluster:
-        changes["cluster"] = settings.cluster.model_copy(update={"kind": wishes.cluster})
+    kind = wishes.cluster or settings.cluster.kind
+    if kind == "auto":
+        kind = "slurm" if os.environ.get("SLURM_JOB_ID") else "local"
+    changes["cluster"] = settings.cluster.model_copy(update={"kind": kind})
     if wishes.profile:
         changes["run"] = settings.run.model_copy(update={"profile": wishes.profile})
     settings = settings.model_copy(update=changes)

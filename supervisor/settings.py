@@ -50,10 +50,20 @@ class LayoutSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """Which cluster, and how many hot spares."""
+    """Which cluster, and how many hot spares.
 
-    kind: Literal["local"] = "local"
+    On Slurm the nodes are those of the job: what the layout does not need is spare, whatever `spares` says.
+    """
+
+    kind: Literal["auto", "local", "slurm"] = "auto"
+    """auto: slurm inside a Slurm job, else local. Settled at the first start."""
     spares: Annotated[int, Field(ge=0, le=10_000)] = 0
+    srun_options: Annotated[tuple[Word, ...], Field(max_length=32)] = ()
+    """More words for every srun, such as --cpu-bind=none or --mpi=none."""
+    drain: bool = True
+    """Drain barred nodes in Slurm too, where this user may. Our own exclusion holds in any case."""
+    listen: Word = ""
+    """The address at which agents find the controller; empty: that of this host (slurm), loopback (local)."""
 
 
 class CheckpointSettings(_Section):
@@ -200,18 +210,18 @@ def _refuse_changes(before: Settings, settings: Settings) -> None:
             f"run.name has changed since this run began ({before.run.name} -> {settings.run.name}): a run keeps its name. "
             "Put it back, or start another run (another --run-dir)",
         )
-    for what in ("layout", "cluster"):
-        old, new = getattr(before, what), getattr(settings, what)
-        if old != new:
+    for what, fixed in (("layout", tuple(LayoutSettings.model_fields)), ("cluster", ("kind", "spares"))):
+        changes = _changes(getattr(before, what), getattr(settings, what), fixed)
+        if changes:
             raise UserError(
-                f"{what} has changed since this run began ({_changes(old, new)}): a run keeps its {what}. "
+                f"{what} has changed since this run began ({changes}): a run keeps its {what}. "
                 "Put it back, or start another run (another --run-dir)",
             )
 
 
-def _changes(old: BaseModel, new: BaseModel) -> str:
+def _changes(old: BaseModel, new: BaseModel, fixed: tuple[str, ...]) -> str:
     was, now = old.model_dump(), new.model_dump()
-    return ", ".join(f"{k} {was[k]} -> {now[k]}" for k in was if was[k] != now[k])
+    return ", ".join(f"{k} {was[k]} -> {now[k]}" for k in fixed if was[k] != now[k])
 
 
 def frozen(run_dir: str) -> Settings:

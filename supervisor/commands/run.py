@@ -25,7 +25,11 @@ RELIGHT_SAVE_DIR and RELIGHT_LOAD_DIR too. With `framework = "megatron"` under [
 put in, with --exit-on-missing-checkpoint and --ckpt-format torch_dist, and what a restart could not go
 on with is refused (docs/checkpoints.md). SIGTERM or Ctrl-C asks the ranks to save and stop.""",
 )
-@click.option("--cluster", type=click.Choice(["local"]), help="Which cluster. local: this machine as a small one.")
+@click.option(
+    "--cluster",
+    type=click.Choice(["local", "slurm"]),
+    help="Which cluster; slurm inside a Slurm job. local: this machine as a small one.",
+)
 @click.option("--config", type=click.Path(), help="The settings; relight.toml where it is there.")
 @click.option("--profile", help="What is tolerated: auto, approve, observe, or a path. Overrides the settings.")
 @click.option("--run-dir", type=click.Path(), help="Default: ./relight-runs/NAME.")

@@ -70,6 +70,7 @@ class Hub:
         self.changes = 0  # counts agents that come, go, or tell something of their node; beats alone do not
         self._server: asyncio.Server | None = None
         self._connections: dict[str, Connection] = {}
+        self._met: set[str] = set()
         self._all: set[Connection] = set()
         self._gone: dict[str, int] = {}
         self._epoch = 0
@@ -118,6 +119,7 @@ class Hub:
         """Welcome an agent; one that was connected for the same node before is let go."""
         before = self._connections.get(greeting.node)
         self._connections[greeting.node] = connection
+        self._met.add(greeting.node)
         self.changes += 1
         if before is not None:
             before.close()
@@ -245,6 +247,12 @@ class Hub:
             )
             for node, one in self._connections.items()
         }
+
+    def away(self) -> frozenset[str]:
+        """Nodes whose agent has left, or is not heard of any more. May be called from any thread."""
+        now = self._clock()
+        here = {node for node, one in list(self._connections.items()) if not self._is_silent(one, now)}
+        return frozenset(list(self._met)) - here
 
     def drain_rows(self) -> list[StepRow]:
         """Step rows that have come since the last call, in order."""

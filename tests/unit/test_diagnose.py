@@ -180,6 +180,28 @@ def test_a_stall_is_explained_by_a_silent_node_while_most_answer(silent: int, bl
     assert found(scene).suspects == ()
 
 
+def test_deaths_that_nothing_explains_are_those_of_peers_of_a_silent_node() -> None:
+    """Peers of a lost node end with a code and can't say why; Slurm calls it lost half a minute later."""
+    scene = training()
+    scene.node("n1", state=NodeState.SILENT)
+    scene.change(exits=(end(0, "n0", at=12, code=1), end(2, "n2", at=12.1, code=1)))
+    opened(scene, FaultClass.RANK_FAILED)
+    seen = found(scene)
+    assert (seen.suspects, seen.fault, seen.reason) == (("n1",), FaultClass.NODE_SILENT, Reason.NODE_SILENT)
+    assert seen.cascade == "2 other ranks failed after it"
+
+
+def test_a_silent_node_explains_no_line_and_no_end_of_its_own() -> None:
+    scene = training()
+    scene.node("n1", state=NodeState.SILENT)
+    scene.change(exits=(end(0, "n0", at=12, code=1), end(1, "n1", at=12.1, code=1)))
+    opened(scene, FaultClass.RANK_FAILED)
+    assert found(scene).fault is not FaultClass.NODE_SILENT  # what ended there was heard
+    scene.change(exits=(end(0, "n0", at=12, code=1),))
+    scene.view = replace(scene.view, findings=(finding("python-exception", "root", 0, 11.9),))
+    assert found(scene).fault is not FaultClass.NODE_SILENT  # a line says why
+
+
 def test_what_was_being_read_is_known_in_steps_only() -> None:
     """After step 45 step 46 is being done; a loss that is not finite is that of the step that has it."""
     scene = training()

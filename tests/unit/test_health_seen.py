@@ -179,6 +179,7 @@ def test_it_is_shown_under_the_node(intake):
     ports = SimpleNamespace(
         read=lambda: ClusterView(nodes=row, steps={}),
         connected=lambda: {"n000": agent},
+        away=frozenset,
         changes=1,
         findings=lambda _attempt: (),
         marked=lambda _attempt, _name: False,

@@ -66,7 +66,7 @@ def test_a_layout_and_its_nodes(tmp_path: Path) -> None:
             "[layout]\ntp = 'two'\n",
             ":2: layout.tp = 'two': Input should be a valid integer, unable to parse string as an integer",
         ),
-        ("[cluster]\nkind = 'pbs'\n", ":2: cluster.kind = 'pbs': Input should be 'local'"),
+        ("[cluster]\nkind = 'pbs'\n", ":2: cluster.kind = 'pbs': Input should be 'auto', 'local' or 'slurm'"),
         (
             "[run]\nname = '../x'\n",
             ":2: run.name = '../x': String should match pattern '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$'",

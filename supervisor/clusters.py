@@ -1,0 +1,69 @@
+"""Which cluster a run has, opened: this machine as a small one, or the Slurm job that we are in."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slurm.cluster import Cluster, Unreadable
+from slurm.commands import SlurmCommands
+from slurm.local import LocalCluster
+from supervisor.controller import Listen
+from supervisor.errors import UserError
+from supervisor.perform.effects import free_port
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings
+
+_MEETING_PORTS = range(20_000, 32_000)
+"""Below the ports that Linux gives out by itself (32768 and up), so that nobody's connection has taken one by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A cluster, where agents find the controller, and a port for ranks to meet at on the first slot's node."""
+
+    cluster: Cluster
+    listen: Listen
+    free_port: Callable[[], int]
+
+
+def open_cluster(run: RunDir, settings: Settings) -> Opened:
+    """The cluster of the settings. Raises UserError where there is none."""
+    if settings.cluster.kind == "slurm":
+        return _slurm(run, settings)
+    local = LocalCluster(run.root, settings.nodes)
+    local.boot()
+    return Opened(local, Listen(), free_port)
+
+
+def _slurm(run: RunDir, settings: Settings) -> Opened:
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if not (job.isascii() and job.isdigit()):
+        raise UserError(
+            "cluster slurm: SLURM_JOB_ID is not set; relight run has to be started inside a Slurm job (see relight sbatch)"
+        )
+    missing = [name for name in ("srun", "squeue", "sinfo", "scontrol", "scancel") if shutil.which(name) is None]
+    if missing:
+        raise UserError(f"cluster slurm: {', '.join(missing)} not found in PATH")
+    # A directory of this login may not be there on the nodes, and all must look for sockets in the same place.
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    one = settings.cluster
+    cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain)
+    seen = cluster.read()
+    if isinstance(seen, Unreadable):
+        raise UserError(f"cluster slurm: job {job} can't be read: {seen.why}", 3)
+    wanted = settings.shape().slots_needed
+    if len(seen.nodes) < wanted:
+        raise UserError(f"cluster slurm: the layout needs {wanted} nodes, job {job} has {len(seen.nodes)}")
+    here = os.environ.get("SLURMD_NODENAME", "")
+    tell = one.listen or (cluster.address(here) if here else socket.getfqdn())
+    return Opened(cluster, Listen("0.0.0.0", tell), _meeting_port)  # noqa: S104 - agents on all nodes; a token is asked of each
+
+
+def _meeting_port() -> int:
+    """A port of another machine can't be looked at from here. One that is taken fails a launch, and the next one differs."""
+    return _MEETING_PORTS[secrets.randbelow(len(_MEETING_PORTS))]
