@@ -120,8 +120,7 @@ class Looker:
         reasons = tuple(f"{name} is written in the view, not in the data" for name in manifest.repairs)
         if gone:
             young = self._clock() - committed.settled_at < self._settle_s
-            # The folder of adopted data may only be out of sight: where it lies, others mount and unmount.
-            away = place.kind == "adopted" and not posix.exists(place.data)
+            away = places.is_away(place)
             phase = CheckpointPhase.NOT_YET if young or away else CheckpointPhase.BROKEN
             reasons = (f"{len(gone)} of {len(manifest.files)} files are gone, {gone[0]!r} first",)
             if away:

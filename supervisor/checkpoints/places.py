@@ -118,15 +118,31 @@ def condemned(tree: Tree, save: SaveId) -> Place | None:
     return restored(tree, save, last[0]) if last and BROKEN in posix.names_in(tree.copy(save, last[0])) else None
 
 
-def take_away(tree: Tree, save: SaveId, step: posix.Step) -> None:
-    """Take the mark of every whole copy of a save away: from then on nobody sees it. Raises OSError."""
+def is_away(place: Place) -> bool:
+    """Adopted data that is not there may only be out of sight: where it lies, others mount and unmount. Raises OSError."""
+    return place.kind == "adopted" and not posix.exists(place.data)
+
+
+def take_away(tree: Tree, save: SaveId, step: posix.Step) -> list[int]:
+    """Take the mark of every whole copy of a save away, and return their numbers: nobody sees them then. Raises OSError."""
+    taken = []
     for number in numbers(tree, save):
         marks = tree.copy(save, number)
         step(f"before removing {RESTORED}")
         with contextlib.suppress(FileNotFoundError):
             os.rename(os.path.join(marks, RESTORED), os.path.join(marks, REMOVED))
             durable.sync_folder(marks)
+            taken.append(number)
         step(f"after removing {RESTORED}")
+    return taken
+
+
+def put_back(tree: Tree, save: SaveId, taken: Iterable[int]) -> None:
+    """Have them seen again. Raises OSError."""
+    for number in taken:
+        marks = tree.copy(save, number)
+        os.rename(os.path.join(marks, REMOVED), os.path.join(marks, RESTORED))
+        durable.sync_folder(marks)
 
 
 def superfluous(tree: Tree, protect: frozenset[str], now: float) -> list[tuple[SaveId, int]]:

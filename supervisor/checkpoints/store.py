@@ -235,7 +235,7 @@ class PosixStore:
             budget = None if deep and committed.manifest.bytes <= deep_limit else sample_bytes
             self._turns.stop_scrub()
             place, manifest, seed = committed.place, committed.manifest, f"{checkpoint}/{attempt}"
-            self._require_sound(lambda: views.damage(place.data, manifest, budget, seed, self.reading.urgent))
+            self._require_sound(place, lambda: views.damage(place.data, manifest, budget, seed, self.reading.urgent))
         views.build(self._tree, attempt, committed, self._step)
         return self._tree.view(attempt)
 
@@ -246,7 +246,7 @@ class PosixStore:
         """
         committed = self.committed(checkpoint)
         try:
-            self._require_sound(lambda: self._scrubs.read(committed))
+            self._require_sound(committed.place, lambda: self._scrubs.read(committed))
         except NotRestorable as error:
             if error.not_yet or self._is_gone(committed):
                 raise
@@ -297,14 +297,21 @@ class PosixStore:
         for checkpoint in chosen:
             posix.create_whole(self._tree.tombstone(SaveId.parse(checkpoint)), b"", self._step)
         spared = self._spare_pinned(chosen)
-        for checkpoint in set(chosen) - spared:
-            places.take_away(self._tree, SaveId.parse(checkpoint), self._step)
+        spared |= {one for one in set(chosen) - spared if not self._take_copies_away(SaveId.parse(one))}
         publishing.publish(self._tree, self._step)
         for save in self._half_deleted():
             with contextlib.suppress(OSError):
                 self._remove(save)
         self._remove_copies(protect)
         return tuple(one for one in chosen if one not in spared)
+
+    def _take_copies_away(self, save: SaveId) -> bool:
+        """Have nobody see the restored copies of a save any more; False: it was pinned meanwhile, and they stay. Raises OSError."""
+        taken = places.take_away(self._tree, save, self._step)
+        if not taken or str(save) not in pins.pinned(self._tree):
+            return True
+        places.put_back(self._tree, save, taken)
+        return False
 
     def _remove_copies(self, protect: frozenset[str]) -> None:
         """Remove restored copies that no reader counts; what can't be removed now is tried again by a later call."""
@@ -337,8 +344,9 @@ class PosixStore:
         return pins.unpin(self._tree, checkpoint)
 
     def pending_deletions(self) -> tuple[str, ...]:
-        """Saves that are deleted by name and still take room. Raises OSError."""
-        return tuple(map(str, self._half_deleted()))
+        """Saves of which something is deleted by name, or by mark, and still takes room. Raises OSError."""
+        copies = {save for save, _ in places.superfluous(self._tree, frozenset(), self._clock())}
+        return tuple(map(str, sorted(copies.union(self._half_deleted()))))
 
     # --- how -----------------------------------------------------------------------------------------------------
 
@@ -387,7 +395,7 @@ class PosixStore:
                 question.accepted(self._step)
         return self._looker.state(save)
 
-    def _require_sound(self, look: Callable[[], tuple[Finding, ...]]) -> None:
+    def _require_sound(self, place: Place, look: Callable[[], tuple[Finding, ...]]) -> None:
         """Raises NotRestorable: for good when the save is not what was sealed, else for now."""
         try:
             found = look()
@@ -398,6 +406,8 @@ class PosixStore:
         except ReaderFault as fault:
             raise NotRestorable(f"our own reader failed: {fault}", not_yet=True) from fault
         broken = sealing.reasons(found, Weight.BROKEN)
+        if broken and places.is_away(place):
+            raise NotRestorable(f"{place.data}: not there now", not_yet=True)
         if found:
             told = broken or sealing.reasons(found, Weight.NOT_YET)
             raise NotRestorable(*sealing.shorten(told), not_yet=not broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -117,3 +118,9 @@ class Copying:
             standing = None
         if standing is None or standing.place != said.place or standing.manifest_sha256 != said.manifest_sha256:
             durable.replace_whole(path, said.to_bytes())
+
+
+def unmark(store: PosixStore, save: SaveId) -> None:
+    """The store must not say of a save that there is a copy of it, when that goes. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(store.place(str(save)).mark("ARCHIVED"))

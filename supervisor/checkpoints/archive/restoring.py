@@ -17,6 +17,7 @@ from policies.facts import CheckpointPhase
 from supervisor import durable
 from supervisor.checkpoints import places, posix
 from supervisor.checkpoints.archive.carrying import Carrier
+from supervisor.checkpoints.archive.copying import unmark
 from supervisor.checkpoints.archive.looking import ArchiveLooker
 from supervisor.checkpoints.archive.records import DAMAGED, Damaged
 from supervisor.checkpoints.archive.shelf import Kept, Shelf, away
@@ -149,6 +150,7 @@ class Restoring:
                 case Missing() | Differs() if sure:
                     # Read twice: one bad reading must not take the last copy away.
                     why = answer.why if isinstance(answer, Differs) else f"{name!r} is missing in the archive"
+                    unmark(self.store, save)
                     self.shelf.put(DAMAGED, save, Damaged(id=str(save), reasons=(why[:200],), at=self.clock()))
                     raise NotRestorable(f"the archive's copy of {save} is damaged: {why}")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -11,6 +9,7 @@ from policies import retention
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix
+from supervisor.checkpoints.archive.copying import unmark
 from supervisor.checkpoints.archive.looking import ArchiveLooker
 from supervisor.checkpoints.archive.records import COPIED, DAMAGED, DELETED, MANIFESTS, Deleted
 from supervisor.checkpoints.archive.shelf import Shelf, Standing, sure
@@ -42,7 +41,7 @@ class Retaining:
         chosen += self._never_to_be_finished(standing, chosen, protect)
         for checkpoint in chosen:
             save = SaveId.parse(checkpoint)
-            self._unmark(save)
+            unmark(self.store, save)
             self.step("before deleted")
             self.shelf.put(DELETED, save, Deleted(id=checkpoint, at=self.clock()))
             self.step("after deleted")
@@ -62,12 +61,6 @@ class Retaining:
         may_be = {s.id for s in seen if s.phase is not CheckpointPhase.BROKEN} | set(protect)
         half = standing.manifests - standing.copied - standing.deleted
         return tuple(str(save) for save in sorted(half) if str(save) not in may_be and save < max(whole))
-
-    def _unmark(self, save: SaveId) -> None:
-        """The store must not say of a save that there is a copy of it, when that goes. Raises OSError."""
-        place = self.store.place(str(save))
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(place.mark("ARCHIVED"))
 
     def _remove(self, save: SaveId, standing: Standing) -> None:
         """What vouches for it goes first, what names it last: that is what says that something is left to remove."""
