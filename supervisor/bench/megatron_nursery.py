@@ -14,10 +14,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn, Self
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 SHARDS, UNBEGUN, METADATA, RENAME, JSON, TORN, NONE = (
@@ -59,15 +59,20 @@ class Held:
 
 
 class Nursery:
-    """The warm process, begun with `command`. `world` ranks meet for each order."""
+    """The warm process, begun with `command`. `world` ranks meet for each order. `log`: where all of them complain."""
 
-    def __init__(self, command: Sequence[str], world: int, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], world: int, log: str | None = None) -> None:
         self.world = world
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
-            [*command, str(world)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **threads, **(env or {})},
-        )  # fmt: skip
+        env = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        with open(log, "ab") if log is not None else nullcontext() as errors:
+            self._process = subprocess.Popen(
+                [*command, str(world)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=env,
+            )
 
     def begin(self, **order: Any) -> Held:
         """Fork ranks for an order."""
@@ -107,6 +112,12 @@ class Nursery:
         if not line:
             raise RuntimeError(f"the warm process ended with {self._process.wait()}")
         return line.rstrip("\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End it, and with it whoever is still held."""

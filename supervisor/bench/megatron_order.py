@@ -36,9 +36,9 @@ ROWS, COLUMNS = 64, 32
 BATCH: Final = 8
 
 
-def start(world: int) -> Nursery:
+def start(world: int, log: str | None = None) -> Nursery:
     """The warm process of `world` ranks."""
-    return Nursery([sys.executable, "-W", "ignore", "-m", "supervisor.bench.megatron_order"], world)
+    return Nursery([sys.executable, "-W", "ignore", "-m", "supervisor.bench.megatron_order"], world, log)
 
 
 def save(rank: Rank, order: dict[str, Any]) -> None:

@@ -60,6 +60,18 @@ PROOFS = (
         "diagnosis", "causes", "seven kinds of faults on the real trainer, 20 times each: the right rank and node", 2400
     ),
     _of("diagnosis", "retold", "the labelled logs told in ten other ways: the verdict moves with them", 240),
+    _of(
+        "checkpoints",
+        "megatron",
+        "saves of Megatron Core made here: from their arguments to its own load from the view",
+        200,
+    ),
+    _of(
+        "checkpoints",
+        "windows",
+        "the writer dies in every window of a save, Megatron itself too: each ends on its rung",
+        150,
+    ),
     _of("checkpoints", "stores", "100,000 reads, sixteen writers, killed writers, careless stores found out", 80),
 )
 
