@@ -35,7 +35,9 @@ class Ports(SimpleNamespace):
     def states(self):
         world = World(self, self, self, self, Layout(1, 1, 1, 1))
         world.refresh_cluster(1.0)
-        nodes = world.view(History(), 1.0, SimpleNamespace(capture=None, failures={}, released=False, delays={})).nodes
+        nodes = world.view(
+            History(), 1.0, SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
+        ).nodes
         return {name for name, node in nodes.items() if node.state is not NodeState.UP}
 
 
