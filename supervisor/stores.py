@@ -27,8 +27,8 @@ def open_reading(settings: Settings, crew: Crew) -> StoreReading:
     wanted = settings.checkpoints
     log = structlog.get_logger()
 
-    def tell(line: str) -> None:
-        log.warning("reading", text=line)
+    def tell(line: str, wrong: bool) -> None:
+        (log.warning if wrong else log.info)("reading", text=line)
 
     return by_agents(
         crew, tell, wanted.read_threads or None, wanted.read_mb_s * 1e6 or None, int(wanted.spread_mb * 1e6)
