@@ -44,7 +44,8 @@ ASK_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Reads files by whoever may; see `ReadFiles`. `here` reads on this machine; `tell` says a line to the log.
+    """Reads files by whoever may; see `ReadFiles`. `here` reads on this machine; `tell` says a line to the log: of what is
+    wrong, and of what was read (`wrong` False).
 
     `first`: an incident waits for it, so it takes nodes from other readings. `worth`: bytes from which on nodes are asked.
     `clock` gives monotonic seconds; `grace` is that of `Shares`.
@@ -52,7 +53,7 @@ class Readers:
 
     here: ByThreads
     crew: Crew
-    tell: Callable[[str], None]
+    tell: Callable[[str, bool], None]
     first: bool = False
     worth: int = WORTH
     clock: Callable[[], float] = time.monotonic
@@ -72,19 +73,20 @@ class Readers:
         if sum(job.stamp.size for job in jobs) < self.worth:
             return self.here.read(folder, structure, jobs, progress, throttle)
         mailbox: Mailbox = queue.SimpleQueue()
-        name = self.crew.begin(mailbox)
+        began, name = self.clock(), self.crew.begin(mailbox)
         shares = Shares(jobs, self.grace)
         try:
             _Spread(self, name, mailbox, shares, folder, structure, progress, throttle).run()
         finally:
             self.crew.end(name)
+        self.tell(f"{folder}: {shares.told()}, in {self.clock() - began:.1f} s", False)
         return [shares.answers[job.name].read for job in jobs]
 
     def tell_once(self, kind: str, line: str) -> None:
         """A line of this kind, the first time."""
         if kind not in self.told:
             self.told.add(kind)
-            self.tell(line)
+            self.tell(line, True)
 
 
 @dataclass(slots=True)
@@ -210,7 +212,7 @@ class _Spread:
 
     def _unmask(self, node: str, why: str) -> None:
         """It has said what is not so: nothing of it is believed."""
-        self.readers.tell(f"{node} is not believed about {self.folder}: {why}")
+        self.readers.tell(f"{node} is not believed about {self.folder}: {why}", True)
         self.dropped.add(node)
         for path in self.shares.drop(node, unsay=True):
             self.progress(-self.shares.jobs[path].stamp.size)

@@ -161,6 +161,15 @@ class Shares:
         """Has this machine itself found a file to be broken?"""
         return any(one.says_broken for one in self.answers.values() if not one.node)
 
+    def told(self) -> str:
+        """Who has read how much."""
+        by: dict[str, int] = {}
+        for path, one in self.answers.items():
+            by[one.node] = by.get(one.node, 0) + self.jobs[path].stamp.size
+        here = f"{by.pop('', 0) / 1e9:.3f} GB read here"
+        nodes = f", {sum(by.values()) / 1e9:.3f} GB by {', '.join(sorted(by)[:8])}" if by else ""
+        return f"{here}{nodes}{f' and {len(by) - 8} more' if len(by) > 8 else ''}"
+
     def _back(self, paths: Iterable[str]) -> None:
         self._waiting |= {path: self.jobs[path] for path in paths}
         self._waiting = {path: job for path, job in self.jobs.items() if path in self._waiting}

@@ -40,7 +40,11 @@ def by_threads(threads: int | None = None, rate: float | None = None) -> StoreRe
 
 
 def by_agents(
-    crew: Crew, tell: Callable[[str], None], threads: int | None = None, rate: float | None = None, worth: int = WORTH
+    crew: Crew,
+    tell: Callable[[str, bool], None],
+    threads: int | None = None,
+    rate: float | None = None,
+    worth: int = WORTH,
 ) -> StoreReading:
     """By the agents of the nodes that may, and by threads of this process; `tell` says a line to the log."""
     here = by_threads(threads, rate)

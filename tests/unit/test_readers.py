@@ -93,7 +93,11 @@ class Scene:
         self.crew.allow(frozenset(nodes if allowed is None else allowed))
         self.here = Here(2, pace or Pace())
         object.__setattr__(self.here, "read_here", [])
-        self.readers = Readers(self.here, self.crew, self.log.append, worth=0, grace=grace)
+        self.readers = Readers(self.here, self.crew, self.tell, worth=0, grace=grace)
+
+    def tell(self, line, wrong):
+        if wrong:
+            self.log.append(line)
 
     def _send(self, name, message):
         if message["type"] == "read-stop":
