@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 
 import structlog
 
@@ -74,6 +74,7 @@ class Courier:
         self._carry = carry or by_child(targets)
         self._pauses_s = pauses_s
         self._lock = Lock()
+        self._idle = Condition(self._lock)
         self._parcels: dict[str, _Parcel] = {}
         self._news: dict[str, Carried] = {}
 
@@ -109,6 +110,11 @@ class Courier:
             found, self._news = list(self._news.values()), {}
             return found
 
+    def wait(self, seconds: float) -> bool:
+        """Wait until nothing is on its way, at most so long; is it so?"""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._parcels, seconds)
+
     def _bring(self, parcel: _Parcel, name: str, url: str) -> None:
         """Try, wait, and try again, until it is there, was in vain too often, or nobody needs it any more."""
         log = structlog.get_logger()
@@ -139,5 +145,6 @@ class Courier:
                 parcel.lost.add(name)
             if not parcel.waiting - parcel.lost:
                 self._parcels.pop(parcel.notice.key, None)
+                self._idle.notify_all()
             self._news[parcel.notice.key] = parcel.carried()
         self._changed()

@@ -69,7 +69,9 @@ def warning(history: History, decision: Continue | Wait, known: Known | None = N
     waits = isinstance(decision, Wait)
     state = "stopped, and it can't go on" if waits else "running, but look at it soon"
     title = f"relight {run}: {state} ({decision.reason}){at}"
-    so = "It looks again every few seconds, and goes on by itself." if waits else "Nothing is stopped or deleted for it."
+    so = (
+        "It looks again every few seconds, and goes on by itself." if waits else "Nothing is stopped or deleted for it."
+    )
     body = f"{sentence(decision.text)}\n{so}\nRead: relight runbook {decision.reason}"
     key = f"{'waits' if waits else 'warning'}:{decision.reason}:{number}"
     return None if key in history.told else Notice(key, "warning", run, title, body)

@@ -12,11 +12,17 @@ BESIDE: Final = (
     "capturing-evidence",
     "confirming-stall",
     "controller-dies",
+    "controller-stuck",
+    "drill-batch-host",
+    "drill-controller",
     "journal-damaged",
+    "journal-not-writable",
+    "notice-not-delivered",
     "paused",
+    "run-directory-gone",
     "stopping-attempt",
 )
-"""Pages for what no decision gives as its reason: what people ask about meanwhile, and what stops the controller itself."""
+"""Pages for what no decision gives as its reason: what people ask meanwhile, what the guard says, and the drills."""
 
 
 def folder(places: tuple[str, ...] = _PLACES) -> str:

@@ -75,6 +75,7 @@ PLANTED = [
     ("supervisor.cli", "import numpy", "never import torch"),
     ("supervisor.journal", "import torch", "never import torch"),
     ("supervisor.controller", "import supervisor.console", "the console stands apart"),
+    ("supervisor.guard", "import supervisor.controller", "the guard needs nothing of the controller"),
     ("supervisor.bench.world", "import policies.diagnose", "the simulated world diagnoses nothing"),
 ]
 

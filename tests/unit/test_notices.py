@@ -171,7 +171,10 @@ def test_a_warning_is_told_once_an_attempt_and_stops_nothing():
 def test_a_link_leads_to_the_plan_on_the_console_and_stands_before_the_command():
     told = notice(*waiting_args())
     lines = told.linked("https://ops.example:8440/").text.splitlines()
-    assert lines[-2:] == [f"https://ops.example:8440/#run=llm500b&plan={DIGEST}", "relight approve llm500b --plan 8f3a1c"]
+    assert lines[-2:] == [
+        f"https://ops.example:8440/#run=llm500b&plan={DIGEST}",
+        "relight approve llm500b --plan 8f3a1c",
+    ]
     assert told.linked("") == told
     assert "plan=" not in notice(*_halt_args()).linked("http://x").text
     assert "http://x/#run=llm500b\n" in notice(*_halt_args()).linked("http://x").text

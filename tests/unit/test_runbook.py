@@ -3,19 +3,23 @@
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
+from console_run import journaled, waiting
 
 from policies.reasons import Reason
 from policies.rules import Rules
-from supervisor.cli import COMMANDS
+from supervisor.cli import COMMANDS, group
 from supervisor.commands.runbook import command
+from supervisor.errors import UserError
 from supervisor.telling import runbooks
 
 ROOT = Path(__file__).parents[2]
@@ -238,3 +242,89 @@ def test_the_options_that_the_pages_name_exist():
         ("approve", "--digest"),
         ("refuse", "--digest"),
     ]
+
+
+# --- the commands are tried ----------------------------------------------------------------------------------------
+
+STANDS_FOR = {
+    "RUN": "demo",
+    "PLAN": "8f3a1c",
+    "NODE": "n1",
+    "ID": "a0001-i0000040",
+    "REASON": "stall",
+    "FIRST:END": "1:9",
+}
+READING = ("status", "explain", "plan", "runbook")
+"""Commands that only read: they are carried out. The others are parsed by their own parser and no more."""
+
+
+def typed(text: str) -> list[list[str]]:
+    """Every command of relight that a page has in backticks or in a block, word by word, with names in the place of RUN, PLAN, ..."""
+    pieces = [*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+    lines = [line for piece in pieces for line in piece.splitlines() if line.startswith("relight ")]
+    return [[STANDS_FOR.get(word, word) for word in shlex.split(line)] for line in lines]
+
+
+def refused(words: list[str]) -> str:
+    """Why the command line would not take it; empty where it would. Nothing is done."""
+    name, *rest = words[1:]
+    if name == "run" and not rest:
+        return ""  # "with the command as before"
+    try:
+        node = group.get_command(click.Context(group), name)
+        assert node is not None, f"no command {name}"
+        while isinstance(node, click.Group):
+            name, *rest = rest
+            node = node.get_command(click.Context(node), name)
+            assert node is not None, f"no command {name}"
+        node.make_context(name, rest)
+    except click.ClickException as error:
+        return error.format_message()
+    except (AssertionError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    """./relight-runs/demo: an incident, and a plan that waits."""
+    root = tmp_path_factory.mktemp("work")
+    (root / "relight-runs").mkdir()
+    journaled(root / "relight-runs", waiting())
+    return root
+
+
+@pytest.mark.parametrize("page", [*PAGES, runbooks.INDEX])
+def test_every_command_of_a_page_can_be_typed(page, made_up, monkeypatch):
+    monkeypatch.chdir(made_up)
+    commands = typed(runbooks.find(page))
+    assert [(" ".join(words), why) for words in commands if (why := refused(words))] == []
+    for words in commands:
+        asks = set(words) & {"--keep-node", "--spare", "--checkpoint", "--skip-samples"}
+        if words[1] in READING and not asks:
+            done = CliRunner().invoke(group, words[1:], standalone_mode=False)
+            assert not isinstance(done.exception, (UserError, click.ClickException)), (words, done.exception)
+            assert done.exception is None, done.exc_info
+            assert done.output
+
+
+@pytest.mark.parametrize(
+    ("page", "right", "wrong", "why"),
+    [
+        ("stall", "relight approve RUN --plan PLAN", "relight approve RUN --plan", "requires an argument"),
+        ("stall", "relight approve RUN --plan PLAN", "relight approve RUN --digest PLAN", "No such option"),
+        ("stall", "relight status RUN", "relight status", "Missing argument 'RUN'"),
+        ("stall", "relight status RUN", "relight staus RUN", "no command staus"),
+        ("notice-not-delivered", "relight guard RUN --try", "relight guard RUN --dry", "No such option"),
+        ("journal-damaged", "`relight run`", "```sh\nrelight explain RUN x\n```", "not a valid integer"),
+    ],
+)
+def test_a_page_with_a_wrong_command_is_found(page, right, wrong, why):
+    text = runbooks.find(page)
+    assert right in text
+    found = [refused(words) for words in typed(text.replace(right, wrong))]
+    assert [one for one in found if why in one], found
+
+
+def test_most_pages_have_commands_to_try():
+    assert sum(bool(typed(runbooks.find(page))) for page in PAGES) > len(PAGES) * 0.8
