@@ -1,4 +1,4 @@
-"""A run's checkpoint store, opened alike by the controller and by the commands that need no controller."""
+"""A run's checkpoint store and its archive, opened alike by the controller and by the commands that need no controller."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 
 import structlog
 
+from supervisor.checkpoints.archive import Archive, open_archive
+from supervisor.checkpoints.archive.carrying import Progress, no_progress
 from supervisor.checkpoints.readers_said import Crew
 from supervisor.checkpoints.readers_store import StoreReading, by_agents
 from supervisor.checkpoints.store import PosixStore
@@ -48,3 +50,9 @@ def open_store(run: RunDir, settings: Settings, by: StoreReading | None = None) 
         spec=spec_of(run.root, reading),
         reading=by,
     )
+
+
+def archive_of(settings: Settings, store: PosixStore, progress: Progress = no_progress) -> Archive | None:
+    """The archive of a run; None where the settings name none. Nothing is made or read yet. Raises UserError."""
+    place = settings.archive.place
+    return open_archive(place, settings.run.name, store, time.time, progress=progress) if place else None

@@ -94,8 +94,8 @@ def account(tree: Tree, state: CheckpointState) -> Account:
     save = SaveId.parse(state.id)
     begun = _record(tree.mark(save, "IN_PROGRESS"), _Begun)
     archived = _record(tree.mark(save, "ARCHIVED"), _Archived)
-    read_again = _record(tree.mark(save, "READ"), _Read)
     place = places.find(tree, save)
+    read_again = _record(place.mark("READ"), _Read)
     return Account(
         state,
         began_at=begun.began_at if begun else None,

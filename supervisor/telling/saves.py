@@ -31,7 +31,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class Archived:
     """What an archive showed; Unreadable: it could not be looked at now."""
 
     place: str
@@ -47,7 +47,7 @@ class Listing:
     roles: Roles
     now: float
     free_bytes: int | None = None
-    archive: Archive | None = None
+    archive: Archived | None = None
     zone: tzinfo | None = None
 
 
@@ -133,6 +133,8 @@ def marks_of(account: Account, told: Listing) -> list[str]:
         words.append("pinned, or pins can't be read")
     if account.archive is not None:
         words.append(f"archived {stamp(account.archived_at, told.zone)}")
+    elif any(s.id == state.id and s.phase is CheckpointPhase.COMPLETED for s in _copies(told)):
+        words.append("archived")  # by an archive that knows more than the store, which was made anew
     if account.origin == "restored":
         words.append("restored from the archive")
     if account.origin == "adopted":
@@ -169,11 +171,14 @@ def _deleted_row(one: Deleted, told: Listing) -> tuple[str, str, str, str, str]:
     return one.id, "", stamp(one.at, told.zone) if one.at is not None else "-", "-", words
 
 
+def _copies(told: Listing) -> tuple[CheckpointState, ...]:
+    """What is in the archive, as far as it can be seen now."""
+    return () if told.archive is None or isinstance(told.archive.saves, Unreadable) else told.archive.saves
+
+
 def _only_archived(told: Listing) -> Iterable[CheckpointState]:
-    if told.archive is None or isinstance(told.archive.saves, Unreadable):
-        return []
     here = {account.state.id for account in told.accounts.saves}
-    return sorted((s for s in told.archive.saves if s.id not in here), key=lambda s: (s.attempt, s.step), reverse=True)
+    return sorted((s for s in _copies(told) if s.id not in here), key=lambda s: (s.attempt, s.step), reverse=True)
 
 
 def _archive_lines(told: Listing) -> list[str]:
@@ -204,7 +209,7 @@ def listing_json(told: Listing) -> dict[str, Any]:
     }
 
 
-def _archive_json(archive: Archive) -> dict[str, Any]:
+def _archive_json(archive: Archived) -> dict[str, Any]:
     if isinstance(archive.saves, Unreadable):
         return {"place": archive.place, "known": False, "why": archive.saves.why, "saves": []}
     saves = [asdict(s) | {"phase": s.phase.value} for s in archive.saves]
@@ -229,8 +234,8 @@ def save_text(told: Listing, account: Account, manifest: Manifest | None) -> str
         lines += [f"{word}: {stamp(at, told.zone)}"] if at is not None else []
     if manifest is not None:
         lines += _manifest_lines(manifest)
-    copies = () if told.archive is None or isinstance(told.archive.saves, Unreadable) else told.archive.saves
-    lines += [f"Archive: {state_text(s, None, told.now)}, {size(s.bytes)}" for s in copies if s.id == state.id]
+    copies = [s for s in _copies(told) if s.id == state.id]
+    lines += [f"Archive: {state_text(s, None, told.now)}, {size(s.bytes)}" for s in copies]
     lines += _archive_lines(told) if told.archive and isinstance(told.archive.saves, Unreadable) else []
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from supervisor.commands.checkpoints.adopt import command as adopt
+from supervisor.commands.checkpoints.archive import command as archive
 from supervisor.commands.checkpoints.listing import command as listing
 from supervisor.commands.checkpoints.pin import command as pin
 from supervisor.commands.checkpoints.prune import command as prune
@@ -28,8 +30,8 @@ RUN is a name below ./relight-runs or the path of a run directory; ID is as
 `list` shows it. Exit codes: 0 yes, 1 no, 2 bad usage, 3 not yet or unknown.""",
 )
 def command() -> None:
-    """A run's saves: list, show, seal, keep, let go; and what a save must hold."""
+    """A run's saves: list, show, seal, keep, copy, let go, take in; and what a save must hold."""
 
 
-for one in (listing, show, seal, pin, unpin, prune, spec):
+for one in (listing, show, seal, pin, unpin, prune, archive, adopt, spec):
     command.add_command(one)

@@ -9,12 +9,14 @@ from typing import TypeVar
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import account, posix
 from supervisor.checkpoints.account import Account, Accounts
+from supervisor.checkpoints.archive import Archive
+from supervisor.checkpoints.archive.carrying import Progress, no_progress
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId, Tree
 from supervisor.commands.asking import NOT_YET_EXIT, Seen, look
 from supervisor.errors import UserError
-from supervisor.stores import open_store, root_of
-from supervisor.telling.saves import Listing, roles_of
+from supervisor.stores import archive_of, open_store, root_of
+from supervisor.telling.saves import Archived, Listing, roles_of
 
 T = TypeVar("T")
 
@@ -42,7 +44,16 @@ class Opened:
     def listing(self) -> Listing:
         """All that is told of its saves."""
         free = self.store.free_bytes()
-        return Listing(self.name, self.accounts(), roles_of(self.seen.history), self.seen.now, free)
+        return Listing(self.name, self.accounts(), roles_of(self.seen.history), self.seen.now, free, self.archived())
+
+    def archive(self, progress: Progress = no_progress) -> Archive | None:
+        """Its archive; None where it has none. Raises UserError."""
+        return archive_of(self.seen.settings, self.store, progress)
+
+    def archived(self) -> Archived | None:
+        """What its archive shows now; each call there has a deadline. Raises UserError."""
+        archive = self.archive()
+        return Archived(self.seen.settings.archive.place, archive.scan()) if archive is not None else None
 
 
 def open_run(name: str) -> Opened:
