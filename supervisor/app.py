@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable
 
 import structlog
 
@@ -20,7 +21,7 @@ from supervisor.observe.reads import Reads
 from supervisor.reading import Reading
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
-from supervisor.stores import open_reading, open_store
+from supervisor.stores import archive_of, open_reading, open_store
 
 FENCED_EXIT = 4
 
@@ -57,13 +58,17 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
         reading=Reading(crew, by),
         listen=opened.listen,
         free_port=opened.free_port,
+        archive=archive_of(settings, store),
     )
 
 
-def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:
+def supervise(
+    parts: Parts, stop_asked: str = "", *, again: bool = False, leave: Callable[[int], object] = os._exit
+) -> int:
     """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began. `again`: the one before died.
 
-    Raises UserError when another controller is at work, or the checkpoint store can't be made.
+    A copy or a reading that is still at work is left as it stands, as by a controller that is killed: with `leave`, for
+    Python itself would wait for its threads. Raises UserError when another controller is at work, or the checkpoint store can't be made.
     """
     try:
         controller = Controller(parts)
@@ -76,4 +81,7 @@ def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int
         parts.cluster, LocalCluster
     ):  # the nodes are let go; a controller that was fenced has nothing to take away
         parts.cluster.close()
+    if controller.lanes.busy:
+        sys.stderr.flush()
+        leave(code)
     return code

@@ -111,6 +111,7 @@ class Controller:
         run.write_endpoint(parts.listen.tell, await hub.start(parts.listen.bind), self.journal.epoch)
         if self.journal.epoch == 1:
             self._make_store()  # one that can't be made is told at once; one that is away later is waited for
+            await asyncio.to_thread(self._make_archive)
         parts.cluster.on_change(lambda: self.look_again("cluster"))
         for part in ("cluster", "store", "archive"):
             self._read(part)
@@ -143,6 +144,16 @@ class Controller:
         except OSError as error:
             root = self.parts.settings.checkpoints.dir or self.parts.run.path("checkpoints")
             raise UserError(f"{root}: the checkpoint store can't be made: {error.strerror}") from None
+
+    def _make_archive(self) -> None:
+        """Raises UserError."""
+        archive = self.parts.archive
+        if archive is not None:
+            try:
+                archive.make()
+            except OSError as error:
+                place = self.parts.settings.archive.place
+                raise UserError(f"{place}: the archive can't be made: {error.strerror or error}") from None
 
     def _scene(self, hub: Hub, files: RunFiles) -> Scene:
         parts = self.parts

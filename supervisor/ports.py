@@ -97,6 +97,10 @@ class Store(Protocol):
 class Archive(Protocol):
     """Copies of completed saves in another place (`supervisor/checkpoints/archive/`). Any call may hang: worker threads only."""
 
+    def make(self) -> None:
+        """Make it, or find it: once, when a run begins. A mount that is gone must never look empty. Raises OSError, UserError."""
+        ...
+
     def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
         """Every copy that is known, with location "archive". Never empty because a read has failed."""
         ...
@@ -120,6 +124,9 @@ class Archive(Protocol):
 
 class NoArchive:
     """What stands in where no archive is configured: nothing is ever in it."""
+
+    def make(self) -> None:
+        """Nothing is made."""
 
     def scan(self) -> tuple[CheckpointState, ...]:
         """Nothing."""

@@ -45,6 +45,10 @@ class SimArchive:
         self._passing = passing
         self._changed = changed
 
+    def make(self) -> None:
+        """It is there."""
+        self._there()
+
     def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
         """Every copy that is known."""
         if self._time.now < self.away_until:
