@@ -113,7 +113,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if waiting:
         # in an incident the newest is worth the most; else they are completed in the order in which they were made
         steps.append(actions.Seal(waiting[-1 if history.incident else 0].id))
-    protected = _protected(history)
+    protected = needed_saves(history)
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
     return (*steps, *_chores(history, view, rules, now))
@@ -124,7 +124,7 @@ def _chores(history: History, view: View, rules: Rules, now: float) -> list[Acti
     copy, read = _chores_due(history, view, rules)
     steps: list[Action] = []
     if copy is not None and copy.at <= now:
-        steps.append(actions.Archive(copy.checkpoint, _protected(history)))
+        steps.append(actions.Archive(copy.checkpoint, needed_saves(history)))
     if read is not None and read.at <= now:
         steps.append(
             actions.Scrub(read.checkpoint, next(c.read_at for c in _checkpoints(view) if c.id == read.checkpoint))
@@ -195,7 +195,7 @@ def _fresh_saves(history: History, view: View) -> list[Action]:
     return [actions.Begin(fresh)] if fresh else []
 
 
-def _protected(history: History) -> tuple[str, ...]:
+def needed_saves(history: History) -> tuple[str, ...]:
     """What the open plan or the newest attempt starts from, and what is being copied, is never deleted."""
     wanted = {history.attempt.checkpoint if history.attempt else None, history.choice.checkpoint}
     moving = (i.action for i in history.intents.values())

@@ -62,8 +62,9 @@ def command(run: str, keep: int | None, dry_run: bool) -> int:
 def needs(history: History) -> Mapping[str, str]:
     """Save -> why nothing may take it away: what the newest attempt was, the plan is, or a person wants it to be started from."""
     from policies.facts import Recover  # noqa: PLC0415
+    from supervisor.plan import needed_saves  # noqa: PLC0415
 
-    found: dict[str, str] = {}
+    found = dict.fromkeys(needed_saves(history), "it is being copied, or brought back from the archive")
     if history.choice.checkpoint:
         found[history.choice.checkpoint] = "a person chose it for the plan"
     if isinstance(history.decision, Recover) and history.decision.checkpoint:
