@@ -457,6 +457,15 @@ def archive_late(s: Situation) -> Decision | None:
     return Continue(Reason.ARCHIVE_LATE, stall_at(s.history, s.view, s.rules), text) if text else None
 
 
+def save_unfinished(s: Situation) -> Decision | None:
+    """A save takes far longer than the others did: told, and nothing is stopped for it."""
+    attempt = s.history.attempt
+    if attempt is None or attempt.closed_at is not None or s.history.incident:
+        return None
+    text = unfinished(s.view, s.history, s.rules, s.now)
+    return Continue(Reason.SAVE_UNFINISHED, stall_at(s.history, s.view, s.rules), text) if text else None
+
+
 def watch_probation(s: Situation) -> Decision | None:
     """Back, but not yet past the old frontier."""
     last = s.history.incidents[-1] if s.history.incidents else None
@@ -482,5 +491,6 @@ RULES: tuple[Rule, ...] = (
     accept,
     room,
     archive_late,
+    save_unfinished,
     watch_probation,
 )

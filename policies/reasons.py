@@ -36,6 +36,7 @@ class Reason(StrEnum):
     NO_SUSPECT = "no-suspect"
     # what will stop it if nobody looks
     ARCHIVE_LATE = "archive-late"
+    SAVE_UNFINISHED = "save-unfinished"
     # why it is not restarted
     NO_SPARE = "no-spare"
     NO_CHECKPOINT = "no-checkpoint"

@@ -73,6 +73,9 @@ class CheckpointRules(_Section):
     a copy, and a person is told."""
     reread_every_s: Annotated[float, Field(ge=60, le=31_536_000)] = 86_400
     """How often each completed save in the store is read again in full."""
+    unfinished_factor: Annotated[float, Field(ge=1, le=1000)] = 3
+    unfinished_floor_s: Seconds = 300
+    """A save that is not written after max(floor, factor x the slowest written save of this run) is told, nothing more."""
 
 
 class BudgetRules(_Section):

@@ -45,7 +45,7 @@ from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93
 STATUS_S = 1.0
-LOOK_SOON = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE})
+LOOK_SOON = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.SAVE_UNFINISHED})
 """Reasons of a run that goes on, and will be stopped by them if nobody looks."""
 
 
