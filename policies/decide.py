@@ -29,6 +29,7 @@ from policies.facts import (
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules
+from policies.unfinished import unfinished
 
 START_GRACE_S = 5.0
 """How long the first start waits for every node, so that slots go by name and not by who is quickest."""
