@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from supervisor import durable
 from supervisor.checkpoints import places, posix, sealing
 from supervisor.checkpoints.manifest import UnsoundError
 from supervisor.checkpoints.places import Adopted
@@ -47,10 +51,23 @@ def require_free(tree: Tree, save: SaveId, path: str) -> None:
 
 
 def claim(tree: Tree, save: SaveId, path: str, step: posix.Step) -> None:
-    """Write down where it lies; of two who adopt the same iteration the first stands. Raises NotRestorable, OSError."""
-    posix.make_folder(tree.seal(save))
-    record = Adopted(path=path).model_dump_json(by_alias=True).encode() + b"\n"
-    posix.create_whole(tree.mark(save, "PLACE"), record, step)
+    """Write down where it lies; of two who adopt the same iteration the first stands. Raises NotRestorable, OSError.
+
+    The folder of the seal is made aside, with PLACE in it: without it, it would be the seal of a save that was never written.
+    """
+    aside = f"{tree.seal(save)}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    os.mkdir(aside, 0o700)
+    try:
+        record = Adopted(path=path).model_dump_json(by_alias=True).encode() + b"\n"
+        posix.create_whole(os.path.join(aside, "PLACE"), record, step)
+        os.rename(aside, tree.seal(save))
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    durable.sync_folder(tree.seals)
+    step("after claim")
     require_free(tree, save, path)
 
 

@@ -21,7 +21,7 @@ from supervisor.checkpoints.archive.retaining import Retaining
 from supervisor.checkpoints.archive.shelf import Shelf
 from supervisor.checkpoints.manifest import UnsoundError
 from supervisor.checkpoints.objects.opening import open_bulk, open_objects
-from supervisor.checkpoints.objects.port import checked
+from supervisor.checkpoints.objects.port import is_key
 from supervisor.checkpoints.objects.posix import LAG_S
 from supervisor.checkpoints.reading.folder import lag_of
 from supervisor.checkpoints.store import PosixStore
@@ -144,12 +144,8 @@ def open_archive(
     most that copying reads, both sides together (never more than the store's own limit); `progress(done, total, what)`
     in bytes, from any thread. `config`: obstore's names, else the environment. Raises UserError.
     """
-    try:
-        checked(f"{run}/saves")
-    except ValueError:
-        raise UserError(
-            f"run name {run!r} can't be a name in an archive: letters, digits, dot, dash, underscore"
-        ) from None
+    if not is_key(run) or "/" in run:
+        raise UserError(f"run name {run!r} can't be a name in an archive: letters, digits, dot, dash, underscore")
     lag_s = 0.0 if "://" in place or lag_of(os.path.realpath(place)) == 0.0 else LAG_S
     shelf = Shelf(place, run, open_objects(place, config, lag_s=lag_s), open_bulk(place, config))
     return Archive(

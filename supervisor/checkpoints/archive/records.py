@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints
 
@@ -25,10 +25,12 @@ INDEX: Final = "index"
 """Of the run's record, in its folder `record`; there from the beginning too."""
 
 
-class Record(BaseModel):
-    """One document. Of one written by a newer relight, fields that are not known are left out."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
+
+
+class Record(_Part):
+    """One document. Of one written by a newer relight, fields that are not known are left out."""
 
     schema_: Literal[1] = Field(alias="schema", default=1)
 
@@ -68,10 +70,9 @@ class Made(Record):
     at: float
 
 
-class KeptFile(Record):
+class KeptFile(_Part):
     """One file of a run's record: its pieces lie under their sums, in this order."""
 
-    schema_: Any = Field(alias="schema", default=None, exclude=True)
     size: NonNegativeInt
     xxh3: Sum
     objects: tuple[Sum, ...]
