@@ -17,7 +17,7 @@ STOPPING: Final = frozenset({"launcher-stops", "step-stops", "launch-failed-else
 def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
     """Training that reached its end has not failed, however its processes then ended."""
     done = case.finished_at
-    if case.completed is False and done is None:
+    if (case.completed is False and done is None) or (done is not None and _only_stopped(done, case)):
         return None
     if done is None:
         if not case.completed or (
@@ -33,6 +33,14 @@ def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
     return Verdict(
         failed=False, category="none", restart_ok=True, confidence="high", why=why, support=support, against=against
     )
+
+
+def _only_stopped(done: Clue, case: Case) -> bool:
+    """Is "done" said short of the last step, by a run that had become slower for good, with a rank or a node that is named for it?"""
+    short = case.last_step is not None and case.of_steps is not None and case.last_step < case.of_steps
+    if done.kind != "finished-word" or case.completed or not short or case.pace is None:
+        return False
+    return any(c.category == "performance.straggler" and c.node is not None for c in case.clues)
 
 
 def _spoils(done: Clue, root: Clue, case: Case) -> bool:

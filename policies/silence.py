@@ -307,7 +307,8 @@ def _gone_peer(case: Case, live: Sequence[Clue]) -> Verdict | None:
 
 def _slow(case: Case, live: Sequence[Clue]) -> Verdict | None:
     """Nothing failed, but the run got slower for good, or a device fails its check."""
-    if case.completed or case.finished_at is not None or any(c.role in ("root", "cascade") for c in live):
+    ended_well = case.finished_at is not None and case.finished_at.kind != "finished-word"
+    if case.completed or ended_well or any(c.role in ("root", "cascade") for c in live):
         return None
     checks = [c for c in live if c.category == "performance.straggler"]
     if not checks and case.pace is None:
@@ -318,7 +319,7 @@ def _slow(case: Case, live: Sequence[Clue]) -> Verdict | None:
         else ""
     )
     if checks:
-        first = checks[0]
+        first = min(checks, key=lambda c: (c.rank is None, c.node is None))  # of those that say as much the first
         suspects = tuple(sorted({c.node for c in checks if c.node}))[:2]
         why = f"{pace}A check of {first.node or 'a node'} fails."
         return inferred("performance.straggler", first, why, live, restart=False, suspects=suspects)
