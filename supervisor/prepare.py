@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from policies.rules import Rules
 from supervisor.checkpoints import megatron_command
+from supervisor.checkpoints.spec import document as documents
 from supervisor.errors import UserError
 from supervisor.profiles import load_profile
 from supervisor.run_spec import take_up
@@ -57,3 +58,12 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
     settings = settings.model_copy(update={"checkpoints": take_up(run.root, checkpoints, folder)})
     return run, freeze(run.root, settings), rules
+
+
+def examine(settings: Settings, config: str) -> None:
+    """What a first start would refuse beside the layout and the profile. Raises UserError."""
+    asked = settings.checkpoints
+    if asked.framework == megatron_command.FRAMEWORK and settings.command:  # else it stands behind -- of `relight run`
+        megatron_command.prepare(settings.command)
+    if asked.spec:
+        documents.read(os.path.join(os.path.dirname(os.path.abspath(config)), asked.spec))

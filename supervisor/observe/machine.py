@@ -21,6 +21,7 @@ from supervisor.doctor import FolderSeen, Machine, SettingsSeen, SlurmSeen, Sock
 from supervisor.durable import create_whole, replace_whole
 from supervisor.errors import UserError
 from supervisor.observe.installed import look_at_installation, version_of
+from supervisor.prepare import examine
 from supervisor.profiles import load_profile
 from supervisor.settings import Settings, read_settings
 
@@ -58,6 +59,7 @@ def look_at_settings(config: str) -> tuple[SettingsSeen, Settings]:
     try:
         settings = read_settings(config) if config else settings
         load_profile(settings.run.profile)
+        examine(settings, config)
     except UserError as error:
         trouble = str(error)
     run = settings.run

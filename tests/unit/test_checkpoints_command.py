@@ -9,6 +9,9 @@ import pytest
 from storeruns import a_run, relight, sealed
 from test_store_good import finish, new_store, write_save
 
+from policies.facts import Choice, History, Intent
+from supervisor.actions import Archive, Restore
+from supervisor.commands.checkpoints.prune import needs
 from supervisor.journal.lease import Lease
 
 __all__ = ["relight"]
@@ -285,3 +288,14 @@ def test_each_has_examples_and_tells_its_exit_codes(relight, name):
     assert code == 0
     assert "Examples:" in out
     assert f"relight checkpoints {name}" in out
+
+
+def test_what_is_being_copied_or_brought_back_stays_too():
+    moving = {
+        "archive:a0001-i0000010": Intent("archive:a0001-i0000010", 1.0, 1, action=Archive("a0001-i0000010")),
+        "restore:a0001-i0000020": Intent("restore:a0001-i0000020", 1.0, 1, action=Restore("a0001-i0000020")),
+    }
+    found = needs(History(intents=moving, choice=Choice(checkpoint="a0001-i0000030")))
+    assert sorted(found) == ["a0001-i0000010", "a0001-i0000020", "a0001-i0000030"]
+    assert found["a0001-i0000010"] == "it is being copied, or brought back from the archive"
+    assert found["a0001-i0000030"] == "a person chose it for the plan"

@@ -3,24 +3,30 @@
 import hashlib
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from speccases import LARGE
 from test_store_good import Now, items_of, new_store, write_save
+from test_verify_samples import ARCHIVE, samples
 
 from policies.facts import CheckpointPhase
 from supervisor.checkpoints.seal_spec import SpecFile
 from supervisor.checkpoints.spec import document as documents
+from supervisor.checkpoints.spec.megatron import document_of
 from supervisor.checkpoints.store import PosixStore
 from supervisor.errors import NotRestorable, UserError
+from supervisor.observe.machine import look_at_settings
 from supervisor.prepare import Wishes, prepare
 from supervisor.settings import frozen
 from supervisor.stores import open_store
 from supervisor.training.spec import SaveSpec
 
 WORLD = 4
+__all__ = ["samples"]
 
 
 @dataclass(frozen=True)
@@ -332,3 +338,44 @@ def test_the_framework_puts_its_arguments_into_the_command(place):
         prepare(wishes)
     (place / "conf/relight.toml").write_text(text.replace('framework = "megatron"', ""))
     assert prepare(wishes)[1].command == ("python", "pretrain_gpt.py", "--num-layers", "2")  # then nothing is touched
+
+
+def test_the_doctor_sees_it_before_the_start(place):
+    script_spec().write(str(place / "conf/spec.json"))
+    path = place / "conf/relight.toml"
+    assert look_at_settings(str(path))[0].trouble == ""
+    text = 'command = ["python", "pretrain_gpt.py", "--num-layers", "2", "--save", "/ckpt"]\n[checkpoints]\n'
+    path.write_text(text + 'framework = "megatron"\n')
+    assert look_at_settings(str(path))[0].trouble.startswith("--save /ckpt: relight gives --save and --load")
+    path.write_text('[checkpoints]\nspec = "other.json"\nframework = "megatron"\n')  # the command may stand behind --
+    assert look_at_settings(str(path))[0].trouble == f"{place}/conf/other.json: No such file or directory"
+
+
+# --- Megatron's real saves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not ARCHIVE.exists(), reason="the samples lie beside the repository")
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({}, None),
+        ({"num_layers": 6}, "SPEC_SHAPE"),
+        ({"untie_embeddings_and_output_weights": False}, "SPEC_UNEXPECTED"),
+        ({"qk_layernorm": True}, "SPEC_MISSING"),
+    ],
+)
+def test_a_real_save_of_megatrons_against_its_arguments(samples, tmp_path, change, code):
+    document = document_of({**LARGE, **change})
+    (tmp_path / "spec.json").write_bytes(document.to_bytes())
+    store = PosixStore(str(tmp_path / "c"), 8, Now(), spec=SpecFile(str(tmp_path / "spec.json"), document.digest))
+    store.create()
+    (source,) = (samples / "real_8rank_fully_reshardable").glob("iter_*")
+    shutil.copytree(source, os.path.join(store.save_dir(1), source.name))
+    checkpoint = f"a0001-i{int(source.name[5:]):07d}"
+    state = store.seal(checkpoint)
+    if code is None:
+        assert state.phase is CheckpointPhase.COMPLETED, state.reasons
+        assert manifest(tmp_path / "c", checkpoint)["spec"]["origin"] == "megatron-arguments"
+    else:
+        assert state.phase is CheckpointPhase.BROKEN
+        assert any(reason.startswith(code) for reason in state.reasons), state.reasons
