@@ -9,6 +9,7 @@
     spec.write("spec.json")  # one rank; before the first save
 
     relight verify --spec spec.json /ckpt/iter_0000100
+    [checkpoints] spec = "spec.json" in relight.toml: each save of the run must hold it (written before the first start)
 
 A name may hold `{}` for the weight's own name. Shapes are those of the logical tensor, so a DTensor fits and a local shard
 does not. Standard library only: a tensor is anything with a shape and a dtype.
