@@ -204,6 +204,7 @@ class SaveView:
     bytes: int | None = None
     steps_beside: int = 0  # ordinary steps while it was written in the background
     step_s_beside: float = 0.0  # their mean time
+    host_peak_bytes: int | None = None  # of the ranks of the node that took most meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +292,7 @@ class SaveCost:
     written_s: float | None = None
     completed_s: float | None = None  # from the first byte until it was sealed
     step_s_beside: float | None = None
+    host_peak_bytes: int | None = None  # memory of the ranks of the node that took most while it was written
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def _cost(one: CheckpointState, view: View) -> SaveCost:
         return SaveCost(one.id, one.bytes)
     completed = None if one.completed_at is None else max(0.0, one.completed_at - told.began_at)
     beside = told.step_s_beside if told.steps_beside else None
-    return SaveCost(one.id, one.bytes, told.blocked_s, told.written_s, completed, beside)
+    return SaveCost(one.id, one.bytes, told.blocked_s, told.written_s, completed, beside, told.host_peak_bytes)
 
 
 def _settled(book: Notebook, view: View) -> None:

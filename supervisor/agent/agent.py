@@ -35,6 +35,7 @@ from supervisor.agent.kernel import Follow, KernelLog, Nothing, find
 from supervisor.agent.pids import is_still, read_pids
 from supervisor.agent.place import attempt_dir
 from supervisor.agent.reading import Reading
+from supervisor.agent.save_memory import SaveMemory
 from supervisor.agent.stacks import Kept, Target, find_py_spy, keep_evidence
 from supervisor.agent.sweep import sweep
 from supervisor.agent.uplink import Message, Uplink
@@ -50,6 +51,9 @@ _LAST_WORDS_S: Final = 1.0
 
 _ENDINGS_S: Final = 1.0
 """Seconds between two looks for exit records: most ends are told by datagram, at once."""
+
+_WEIGH_S: Final = 0.5
+"""Seconds between two looks at the ranks' memory while they save; a look takes some 20 ms of a thread."""
 
 _SWEEP_S: Final = 5.0
 _RECEIVE: Final = 4 << 20
@@ -74,6 +78,8 @@ class Agent:
         self._kernel: KernelLog = Nothing("not looked for yet")
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
         self._reader = Reading(node, self._uplink.send)
+        self._memory = SaveMemory()
+        self._weighing = False
         self._reading = asyncio.Lock()
         self._over = asyncio.Event()
         self._beat_now = asyncio.Event()
@@ -233,6 +239,9 @@ class Agent:
         """Note one message of a rank, and pass it on when it can't wait for the beat."""
         if not isinstance(message, dict) or not self._board.take(message, time.monotonic()):
             return
+        if self._memory.heard(message, time.monotonic()) and not self._weighing:
+            self._weighing = True
+            self._start(self._weigh())
         told = {"type": "rank", "node": self._node, "m": message}
         if message["k"] == "exit" and not self._board.speaks(message["r"], message["a"]):
             self._start(self._last_words(told))
@@ -243,6 +252,14 @@ class Agent:
         """The last steps of a rank of which only the log tells, and then its end: what comes after the end is not counted."""
         await asyncio.wait({self._start(self._read_logs())}, timeout=_LAST_WORDS_S)
         self._uplink.send(ended)
+
+    async def _weigh(self) -> None:
+        """See how much memory the ranks take while a save is written."""
+        while self._memory.watches(time.monotonic()):
+            await asyncio.to_thread(self._memory.look, self._board.pids(self._attempt).values())
+            await asyncio.sleep(_WEIGH_S)
+        self._weighing = False
+        self._beat(None)
 
     async def _endings(self) -> None:
         while True:
@@ -319,6 +336,8 @@ class Agent:
         }
         if isinstance(clock, int | float):
             message["echo"] = clock
+        if (saving := self._memory.told()) is not None:
+            message["saving"] = saving
         self._uplink.send(message, keep=False)
 
 

@@ -315,6 +315,7 @@ class Hub:
             connection.measure(wall, messages.number(raw.get("echo")))
         self.dropped[connection.node] = messages.count(raw.get("dropped")) or 0
         self._intake.beat(raw.get("ranks"), now)
+        self._intake.saving(raw.get("saving"), now)
 
     def _rank(self, connection: Connection, raw: Raw) -> None:
         if self._intake.rank(raw.get("m"), connection.node, _clock(connection), self._clock()):

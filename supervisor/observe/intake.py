@@ -67,6 +67,18 @@ class Intake:
             done = step if type(step) is int and -1 <= step < messages.LARGEST else -1
             known.moved(rank, phase_of(phase), done, now - max(0.0, idle_s))
 
+    def saving(self, said: object, now: float) -> None:
+        """What the ranks of a node take while they save: [attempt, step, bytes at most]."""
+        if said is None:
+            return
+        told = [messages.count(one) for one in said] if isinstance(said, list) else []
+        if len(told) != 3 or None in told:
+            self.ignored += 1
+            return
+        attempt, step, peak = (one or 0 for one in told)
+        if attempt in self.attempts:
+            self.attempts[attempt].save_memory(step, peak, now)
+
     def rank(self, said: object, node: str, clock: Clock, now: float) -> bool:
         """One message of a rank; False when it made no sense or is of an attempt that is over."""
         known = rank = None

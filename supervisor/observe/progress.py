@@ -73,6 +73,9 @@ class Pace:
 
 _STANDS_S: Final = 1.0
 
+_AFTER_S: Final = 5.0
+"""Two beats and more: the last word of a node about the memory of a save may come so much after its end."""
+
 
 class Progress:
     """One attempt of `world` ranks. `pace` and `reference` are what earlier attempts have shown."""
@@ -194,6 +197,14 @@ class Progress:
         elif new == "written":
             known = replace(known, written_s=seconds, bytes=size)
         self._saves[step] = known
+
+    def save_memory(self, step: int, peak: int, at: float) -> None:
+        """A node tells how many bytes its ranks have taken at most since this save began. What comes after its end is not of it."""
+        known = self._saves.get(step)
+        if known is None or (known.written_s is not None and at > known.began_at + known.written_s + _AFTER_S):
+            return
+        if peak > (known.host_peak_bytes or 0):
+            self._saves[step] = replace(known, host_peak_bytes=peak)
 
     def _beside_saves(self, seconds: float) -> None:
         """An ordinary step while a save is written in the background."""
