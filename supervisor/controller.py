@@ -150,7 +150,7 @@ class Controller:
         archive = self.parts.archive
         if archive is not None:
             try:
-                archive.make()
+                archive.make(fresh=True)
             except OSError as error:
                 place = self.parts.settings.archive.place
                 raise UserError(f"{place}: the archive can't be made: {error.strerror or error}") from None

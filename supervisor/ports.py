@@ -97,8 +97,11 @@ class Store(Protocol):
 class Archive(Protocol):
     """Copies of completed saves in another place (`supervisor/checkpoints/archive/`). Any call may hang: worker threads only."""
 
-    def make(self) -> None:
-        """Make it, or find it: once, when a run begins. A mount that is gone must never look empty. Raises OSError, UserError."""
+    def make(self, *, fresh: bool = False) -> None:
+        """Make it, or find it: once, when a run begins. A mount that is gone must never look empty. Raises OSError, UserError.
+
+        `fresh`: this run has just begun, so one that already has saves of its name is another run's, and refused.
+        """
         ...
 
     def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
@@ -125,7 +128,7 @@ class Archive(Protocol):
 class NoArchive:
     """What stands in where no archive is configured: nothing is ever in it."""
 
-    def make(self) -> None:
+    def make(self, *, fresh: bool = False) -> None:
         """Nothing is made."""
 
     def scan(self) -> tuple[CheckpointState, ...]:

@@ -317,3 +317,45 @@ def test_the_record_is_sent_in_parts_that_were_agreed(root, place, tmp_path):
     assert archive.keep_record(str(run)) >= 40_000
     assert archive.keep_record(str(run)) == 0
     assert len(archive.restore_record(str(tmp_path / "back"))) == 4 + 4  # journal and settings, and marks of the seal
+
+
+def test_another_run_of_the_same_name_is_not_mixed_in(root, place, tmp_path):
+    other = archive_of(place, new_store(tmp_path / "other"))
+    with pytest.raises(UserError, match=f"already has saves of a run named {RUN}"):
+        other.make(fresh=True)
+    archive_of(place, look_at(root)).make()  # by whoever has one, as often as wanted
+    empty = archive_of(tmp_path / "fresh", look_at(root))
+    empty.make(fresh=True)
+    empty.make(fresh=True)
+    assert empty.scan() == ()
+
+
+def test_no_secret_and_nothing_of_the_moment_is_in_the_record(root, place, tmp_path):
+    run = tmp_path / "run"
+    (run / "incidents").mkdir(parents=True)
+    for name in ("token", "lease", "endpoint.json", "status.json", "settings.json", "spec.json", "x.tmp"):
+        (run / name).write_text(name)
+    (run / "link").symlink_to("/etc/passwd")
+    (run / "incidents/bad\nname").write_text("x")
+    archive = archive_of(place, look_at(root))
+    archive.keep_record(str(run))
+    names = [n for n in archive.restore_record(str(tmp_path / "back")) if not n.startswith("checkpoints/")]
+    assert sorted(names) == ["settings.json", "spec.json"]
+
+
+def test_rotten_pieces_are_sent_again(root, place, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "settings.json").write_text("{}")
+    archive = archive_of(place, look_at(root))
+    archive.keep_record(str(run))
+    (piece,) = [p for p in (place / RUN / "record/objects").rglob("@*") if p.read_bytes().endswith(b"\n{}")]
+    piece.write_bytes(piece.read_bytes()[:-1] + b"!")
+    with pytest.raises(OSError, match="missing in the archive, or damaged"):
+        archive.restore_record(str(tmp_path / "back"))
+    (run / "settings2.json").write_text("{}")
+    index = place / RUN / "record/index"
+    for path in sorted(index.iterdir())[1:]:
+        path.unlink()  # the index of before: nothing is known to be there
+    archive_of(place, look_at(root)).keep_record(str(run))
+    assert "settings2.json" in archive_of(place, look_at(root)).restore_record(str(tmp_path / "again"))

@@ -45,7 +45,7 @@ class SimArchive:
         self._passing = passing
         self._changed = changed
 
-    def make(self) -> None:
+    def make(self, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is there before a world begins
         """It is there."""
         self._there()
 

@@ -61,12 +61,19 @@ class Archive:
         self._retaining = Retaining(shelf, store, self._looker, clock, step)
         self._record = Record(shelf, clock, step, record_most)
 
-    def make(self) -> None:
+    def make(self, *, fresh: bool = False) -> None:
         """Make the archive, or find it; once, when a run is prepared or first gets one. Raises OSError, UserError.
 
-        Nothing else makes it: a mount that is gone must never look like an archive that is empty.
+        Nothing else makes it: a mount that is gone must never look like an archive that is empty. `fresh`: the run has just
+        begun, so an archive that already has saves of its name is another run's, and refused.
         """
         self._shelf.make(self._clock())
+        standing = self._shelf.standing()
+        if fresh and standing.manifests | standing.copied | standing.deleted:
+            raise UserError(
+                f"{self._shelf.place}: this archive already has saves of a run named {self._shelf.run}: give this one another"
+                " name ([run] name), or bring that one back (docs/checkpoints.md, Archive)"
+            )
 
     def scan(self) -> tuple[CheckpointState, ...] | Unreadable:
         """Every copy that is known and not deleted: COMPLETED, IN_PROGRESS while it is being copied, or BROKEN.

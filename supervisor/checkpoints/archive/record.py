@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from supervisor import durable
 from supervisor.checkpoints import posix
-from supervisor.checkpoints.archive.records import INDEX, Index, KeptFile
+from supervisor.checkpoints.archive.records import INDEX, NAME_MOST, Index, KeptFile
 from supervisor.checkpoints.archive.shelf import WITHIN_S, Shelf, sure
 from supervisor.checkpoints.objects.port import Broken, Conflict, Found, Version
 from supervisor.checkpoints.tree import Tree
@@ -31,6 +31,8 @@ MOST: Final = 256 << 20
 FILE_MOST: Final = 4 << 30
 """Bytes of the largest file that is kept. A journal has some hundred MB after months."""
 FOLDERS: Final = ("journal", "incidents", "drills")
+NOT_KEPT: Final = frozenset({"token", "lease", "endpoint.json", "status.json"})
+"""A secret, and what is true of one moment only."""
 CHECKPOINTS: Final = "checkpoints"
 """What the store's own files are called here, wherever the store lies."""
 _PART = re.compile(r"[^/\x00]{1,255}")
@@ -55,6 +57,8 @@ class Record:
         known = {piece for kept in index.files.values() for piece in kept.objects}
         files, sent = dict(index.files), 0
         for name, path in _wanted(run_root, tree):
+            if not _fits(name):
+                continue
             try:
                 kept, cost = self._keep_file(path, known, self.most - sent)
             except (FileNotFoundError, NotADirectoryError):
@@ -177,8 +181,16 @@ def _wanted(run_root: str, tree: Tree) -> Iterator[tuple[str, str]]:
     for save in posix.names_in(tree.seals):
         for mark in posix.names_in(os.path.join(tree.seals, save)):
             yield f"{CHECKPOINTS}/seals/{save}/{mark}", os.path.join(tree.seals, save, mark)
+    for entry in sorted(os.scandir(run_root), key=lambda entry: entry.name):
+        if entry.name not in NOT_KEPT and entry.is_file(follow_symlinks=False) and not entry.name.endswith(".tmp"):
+            yield entry.name, entry.path
     for folder in FOLDERS[1:]:
         yield from _below(os.path.join(run_root, folder), folder)
+
+
+def _fits(name: str) -> bool:
+    """May the index hold this name? What relight itself writes always fits."""
+    return len(name) <= NAME_MOST and name.isprintable()
 
 
 def _below(path: str, name: str) -> Iterator[tuple[str, str]]:

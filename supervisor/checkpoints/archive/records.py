@@ -24,6 +24,8 @@ MADE: Final = "made"
 INDEX: Final = "index"
 """Of the run's record, in its folder `record`; there from the beginning too."""
 
+NAME_MOST: Final = 400
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
@@ -78,7 +80,7 @@ class KeptFile(_Part):
     objects: tuple[Sum, ...]
 
 
-RecordPath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]{0,400}$")]
+RecordPath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$", max_length=NAME_MOST)]
 
 
 class Index(Record):
