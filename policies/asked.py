@@ -26,12 +26,17 @@ ENDINGS: Final = ("software.", "config", "data", "oom.host", "storage.io", "hang
 """Categories of what a process says that is torn down: broken pipes, workers that went away, half-written messages."""
 
 
+def was_told(clue: Clue) -> bool:
+    """Does a process, or its launcher, say here that it got the signal to end?"""
+    return clue.kind == "launcher-stops" and _TOLD.search(clue.text) is not None
+
+
 def still_meant(live: Sequence[Clue]) -> list[Clue]:
     """Without what came after the order to end, in the file in which a process says that it got the signal."""
     orders = [c for c in live if c.kind in ORDERS or (c.kind == "cancelled" and _OF_ALL.search(c.text))]
     heard: dict[str, int] = {}
     for clue in live:
-        if clue.kind == "launcher-stops" and _TOLD.search(clue.text):
+        if was_told(clue):
             heard[clue.file] = min(heard.get(clue.file, clue.line), clue.line)
     if not orders or not heard:
         return list(live)

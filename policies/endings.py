@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
+from policies.asked import was_told
 from policies.clues import Case, Clue, Verdict
 from policies.inferring import TIMED_OUT
 from policies.ordering import best_evidence, cascade, minimal, surely_before
@@ -36,7 +37,7 @@ def finished(case: Case, strong: Sequence[Clue]) -> Verdict | None:
 
 
 def _only_stopped(done: Clue, case: Case) -> bool:
-    """Is "done" said short of the last step, by a run that had become slower for good, with a rank or a node that is named for it?"""
+    """Is "done" said short of the last step, by a run that had become slower for good, with a node that is named for it?"""
     short = case.last_step is not None and case.of_steps is not None and case.last_step < case.of_steps
     if done.kind != "finished-word" or case.completed or not short or case.pace is None:
         return False
@@ -122,6 +123,16 @@ def weakest(
     )
     if hurt:
         first = min(hurt, key=lambda c: (c.earliest if c.earliest is not None else float("inf"), c.file, c.line))
+        if started and all(c.kind in STOPPING for c in hurt) and any(was_told(c) for c in hurt):
+            return Verdict(
+                failed=True,
+                category="scheduler.cancel",
+                first=first,
+                restart_ok=True,
+                confidence="low",
+                evidence="inference",
+                why="Its processes were told to end (SIGTERM), and nothing went wrong before; by whom, no log says.",
+            )
         never = (
             "The processes never met, and no step was made: mostly a name, a port or an interface that does not fit."
         )

@@ -10,7 +10,7 @@ from typing import Final
 
 from policies.clues import Case, Clue, LastWords, Pace, Stack
 from supervisor.evidence.accounting import completed, ends, of_others
-from supervisor.evidence.clocks import Clocks, is_kernel, measure, stepped_from
+from supervisor.evidence.clocks import SLACK_S, Clocks, is_kernel, measure, stepped_from
 from supervisor.evidence.labels import read_label
 from supervisor.evidence.names import expand, numbers
 from supervisor.evidence.places import Block, Places, bus_of
@@ -206,10 +206,10 @@ _OF_THE_DEVICE: Final = frozenset({"xid-gpu", "xid-memory", "xid-nvlink"})
 
 
 def _during(low: tuple[float, float] | None, high: tuple[float, float] | None, clocks: Clocks) -> bool:
-    """Was this surely said while the job ran?"""
+    """Was this surely said while the job ran, or soon after its last word?"""
     if low is None or high is None or clocks.start is None or clocks.end is None:
         return False
-    return clocks.start <= low[0] and high[1] <= clocks.end
+    return clocks.start <= low[0] and high[1] <= clocks.end + SLACK_S
 
 
 def _on_ours(raw: Raw, node: str | None, places: Places) -> bool:

@@ -44,7 +44,7 @@ def hosts_told(readings: Sequence[FileReading], spoken_in: Mapping[str, Mapping[
         told = {
             raw.groups.get("node") or raw.groups.get("host") or ""
             for raw in reading.raws
-            if raw.row.kind in ("layout-host", "layout-process")
+            if raw.row.kind in ("layout-host", "layout-process", "layout-prompt")
         } - {""}
         if len(told) == 1 and set(spoken_in.get(reading.name, ())) <= told:
             homes[reading.name] = told.pop()

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from supervisor.evidence.accounting import nodes as accounted
+from supervisor.evidence.clocks import is_kernel
 from supervisor.evidence.introductions import (
     addresses,
     devices,
@@ -156,7 +157,7 @@ def _files(
         if rank is not None and (node is None or file_rank(node) != rank):
             places.rank_of_file[reading.name] = rank  # the number of a host (trainer-worker-1) is that of no rank
         heard = [name for name in spoken_in[reading.name] if name in known]
-        if node is None and len(heard) == 1 and len(lone) > 1:
+        if node is None and len(heard) == 1 and (len(lone) > 1 or is_kernel(reading)):
             node = heard[0]
         if node is None and len(places.nodes) == 1 and places.whole:
             node = places.nodes[0]

@@ -113,6 +113,19 @@ def test_a_console_whose_first_line_says_whose_it_is(tmp_path):
     assert (got["category"], got["suspect_nodes"]) == ("hardware.host", ["gx-03"])
 
 
+@pytest.mark.parametrize(
+    ("prompt", "line"),
+    [
+        ("[ 9011.100201] mlx5_core 0000:5e:00.0: all is well", 2),
+        ("[ 9011.100201] watchdog: Watchdog detected hard LOCKUP on cpu 7", 1),
+    ],
+)
+def test_a_console_with_the_prompt_of_its_host(tmp_path, prompt, line):
+    console = f"gx-03 login: {prompt}\n[ 9012.100201] Kernel panic - not syncing: Hard LOCKUP\n"
+    got = diagnose(tmp_path, {"console.log": console, "slurm-77.out": head() + steps() + timeouts(range(8, 12))})
+    assert (got["first_error"]["line"], got["suspect_nodes"]) == (line, ["gx-03"])
+
+
 def test_another_name_of_a_host_stands_behind_a_word(tmp_path):
     files = {}
     for slot in (0, 1, 3):

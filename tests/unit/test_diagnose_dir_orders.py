@@ -65,6 +65,23 @@ def test_a_fault_of_a_device_is_no_part_of_the_teardown(tmp_path):
     assert (got["category"], got["suspect_nodes"]) == ("hardware.gpu", ["gx-02"])
 
 
+def test_somebody_pressed_ctrl_c(tmp_path):
+    log = head() + steps() + "srun: interrupt (one more within 1 sec to abort)\nsrun: sending Ctrl-C to StepId=77.0\n"
+    got = diagnose(tmp_path, {"job.log": log + traceback(3, "KeyboardInterrupt")})
+    assert (got["category"], got["suspect_nodes"]) == ("scheduler.cancel", [])
+
+
+def test_told_to_end_by_nobody_knows_whom(tmp_path):
+    got = diagnose(tmp_path, {"job.log": steps() + "Received SIGTERM, exiting\n"})
+    assert (got["category"], got["evidence"], got["confidence"]) == ("scheduler.cancel", "inference", "low")
+
+
+def test_a_machine_of_which_a_cancelled_job_had_got_over_an_error(tmp_path):
+    log = head() + steps() + REFUSED + steps(106, 4, "10:06") + JOB.replace("10:05:31", "10:10:01")
+    got = diagnose(tmp_path, {"slurm-77.out": log, "slurmctld.log": KILL.replace("10:05:31", "10:10:01")})
+    assert got["category"] == "scheduler.cancel"
+
+
 # --- got over it ------------------------------------------------------------------------------------------------------
 
 REFUSED = "2026-05-04 10:05:07 WARNING download: botocore.exceptions.ClientError: An error occurred (SlowDown) when calling the GetObject operation (reached max retries: 4): Please reduce your request rate.\n"
