@@ -68,7 +68,8 @@ def supervise(
     """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began. `again`: the one before died.
 
     A copy or a reading that is still at work is left as it stands, as by a controller that is killed: with `leave`, for
-    Python itself would wait for its threads. Raises UserError when another controller is at work, or the checkpoint store can't be made.
+    Python itself would wait for its threads. Raises UserError when another controller is at work, or the checkpoint store
+    can't be made.
     """
     try:
         controller = Controller(parts)

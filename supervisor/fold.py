@@ -207,7 +207,10 @@ def _copied(history: History, entry: Settled, at: float) -> History:
         return replace(history, archived=one)
     # What was wrong with the save that lay in the store before is over; a copy that was refused stays refused.
     unfit = tuple(r for r in history.unfit if r.id != one.id or r.location == "archive")
-    return replace(history, restored=(*history.restored, one), unfit=unfit)
+    intents = {
+        k: v for k, v in history.intents.items() if not (k.startswith("make-view:") and k.endswith(f":{one.id}"))
+    }
+    return replace(history, restored=(*history.restored, one), unfit=unfit, intents=intents)
 
 
 def fold(history: History, stamped: Stamped) -> History:

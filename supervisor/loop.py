@@ -38,6 +38,7 @@ from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
 from supervisor.telling.again import reminder
+from supervisor.telling.copies import known_saves
 from supervisor.telling.incident_facts import Known
 from supervisor.telling.seen import seen_of
 from supervisor.telling.told import matter
@@ -219,9 +220,8 @@ class Loop:
             what = "warning"
         else:
             return
-        saves = view.checkpoints if isinstance(view.checkpoints, tuple) else ()
         why = held.why if held and held.asks else ""
-        known = Known(layout=self.scene.layout, now=now, checkpoints=saves, held=why)
+        known = Known(layout=self.scene.layout, now=now, checkpoints=known_saves(view), held=why)
         if isinstance(ticked.decision, Continue | Wait):
             notice = notices.warning(self.history, ticked.decision, known)
         else:

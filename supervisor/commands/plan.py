@@ -35,6 +35,7 @@ def command(
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
     from policies.facts import Recover  # noqa: PLC0415
     from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
+    from supervisor.telling.copies import known_saves  # noqa: PLC0415
     from supervisor.telling.plan_page import plan_json, plan_text  # noqa: PLC0415
 
     seen = look(run)
@@ -42,8 +43,8 @@ def command(
     if checkpoint or spares or keep_nodes or left_out:
         return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes, skip_samples=left_out)
     history, known = seen.history, seen.known
-    if seen.status is not None and isinstance(seen.status.view.checkpoints, tuple):
-        known = replace(known, checkpoints=seen.status.view.checkpoints)
+    if seen.status is not None:
+        known = replace(known, checkpoints=known_saves(seen.status.view))
     decision = history.decision
     open_plan = isinstance(decision, Recover) and decision.incident is not None
     if as_json:

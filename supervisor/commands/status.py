@@ -33,8 +33,9 @@ def command(run: str, as_json: bool) -> int:
         click.echo(json.dumps(shown))
     else:
         click.echo(status_text(seen.history, status.view if status else None, seen.now, seen.known), nl=False)
-        if status and status.reason == Reason.NO_ROOM:
-            click.echo(f"Look at it soon: {sentence(status.text)} See: relight runbook {status.reason}")
+        if status and status.reason in {Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.ARCHIVE_BLIND}:
+            soon = "It can't go on" if status.decision == "wait" else "Look at it soon"
+            click.echo(f"{soon}: {sentence(status.text)} See: relight runbook {status.reason}")
         if not seen.alive and not seen.history.ended:
             click.echo("No controller is alive: this is what the last one wrote. See: relight run")
     if seen.history.halted:

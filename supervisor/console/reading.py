@@ -64,8 +64,8 @@ class Reading:
         """What stories may use."""
         held = self.status.held if self.status and self.status.asks else ""
         known = known_of(self.settings.shape(), self.now, held)
-        if self.status is not None and isinstance(self.status.view.checkpoints, tuple):
-            known = replace(known, checkpoints=self.status.view.checkpoints)
+        if self.status is not None:
+            known = replace(known, checkpoints=known_saves(self.status.view))
         return known
 
 

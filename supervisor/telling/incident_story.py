@@ -41,7 +41,7 @@ from supervisor.telling.say import (
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from policies.facts import Finding, History, Incident, Replay
+    from policies.facts import Finding, History, Incident, Rejected, Replay
     from policies.layout import Layout
 
 DAY_S = 86_400
@@ -181,6 +181,12 @@ def checkpoint_text(id_: str, step: int | None, known: Known, near: float | None
     return ", ".join(parts)
 
 
+def rejected_text(one: Rejected) -> str:
+    """A save that was passed over, where it lay, and why."""
+    where_it_lay = " in the archive" if one.location == "archive" else ""
+    return f"Rejected: {clean(one.id, 64)}{where_it_lay}, {sentence(one.why)}"
+
+
 def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry]:
     """The checkpoint, those that were not used, the plan and who said yes."""
     times = incident.times
@@ -190,7 +196,7 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
     offered = history.decision
     is_open = isinstance(offered, Recover) and offered.incident == incident.number and not incident.closed
     planned = offered if isinstance(offered, Recover) and is_open else None
-    rejected = tuple(f"Rejected: {clean(r.id, 64)}, {sentence(r.why)}" for r in incident.rejected)
+    rejected = tuple(map(rejected_text, incident.rejected))
     entries: list[_Entry] = []
     if incident.checkpoint:
         back = f"Way back: {checkpoint_text(incident.checkpoint, incident.checkpoint_step, known, times.decided)}."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from policies.facts import Continue, FaultClass, Recover, Wait
+from supervisor.telling.copies import restore_text
 from supervisor.telling.incident_facts import Known, begin, redo, why_asked
 from supervisor.telling.incident_story import incident_story
 from supervisor.telling.plan_page import plan_text
@@ -154,6 +155,7 @@ def _effects(decision: Recover, incident: Incident | None, digest: str, known: K
         parts.append(
             f"restart from iteration {number(decision.checkpoint_step)} ({saved}{clean(decision.checkpoint, 64)})"
         )
+        parts += [f"which comes from the archive ({restore_text(decision.restores)})"] if decision.restores else []
     else:
         parts.append("start from nothing")
     steps = decision.redo_steps

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from policies.facts import Bar, FaultClass, Finding, Recover, Rejected
+from policies.facts import Bar, FaultClass, Finding, Recover, Rejected, Restores
 from policies.layout import prove_swap
 from policies.rules import Rules
 from policies.skipping import spans_text
 from supervisor.gate import may_only_be_slow
+from supervisor.telling.copies import restore_text
 from supervisor.telling.incident_facts import Known, begin, waits
-from supervisor.telling.incident_story import checkpoint_text, plan_standing, swap_text, where
+from supervisor.telling.incident_story import checkpoint_text, plan_standing, rejected_text, swap_text, where
 from supervisor.telling.say import amount, clean, clock, count, moment, names, number, plan_id, sentence, span, stamp
 from supervisor.telling.told import told_lines
 
@@ -66,6 +67,7 @@ class PlanFacts:
     checkpoint: str | None
     checkpoint_step: int
     rejected: tuple[Rejected, ...]
+    restores: Restores | None
     redo_iterations: int
     redo_samples: int | None
     first_pass_s: float | None
@@ -136,6 +138,7 @@ def plan_facts(history: History, known: Known) -> PlanFacts:
         checkpoint=decision.checkpoint,
         checkpoint_step=decision.checkpoint_step,
         rejected=decision.rejected,
+        restores=decision.restores,
         redo_iterations=decision.redo_steps,
         redo_samples=_samples(decision, incident),
         first_pass_s=_first_pass(decision, incident, known.checkpoints),
@@ -286,9 +289,13 @@ def _effects(facts: PlanFacts, decision: Recover, known: Known) -> list[str]:
     back = "from nothing; no save was ever completed"
     if facts.checkpoint:
         back = f"from {checkpoint_text(facts.checkpoint, facts.checkpoint_step, known, facts.began_at)}"
+    if decision.restores:
+        lines.append(
+            f"Restore: {clean(facts.checkpoint or '', 64)} comes from the archive first, {restore_text(decision.restores)}."
+        )
     lines.append(f"Start: attempt {facts.attempt} {back}.")
     lines += [f"Left out: {spans_text(decision.skip_samples)}."] if decision.skip_samples else []
-    lines += [f"Rejected: {clean(r.id, 64)}, {sentence(r.why)}" for r in facts.rejected[:SHOWN]]
+    lines += [rejected_text(r) for r in facts.rejected[:SHOWN]]
     left = len(facts.rejected) - SHOWN
     lines += [f"Rejected: {count(left, 'save')} more."] if left > 0 else []
     return lines

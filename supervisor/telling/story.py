@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies import agreement, ledger
 from policies.facts import INFRASTRUCTURE, CheckpointPhase, Counters, Halt, NodeState, Recover, Unknown, Wait
+from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
@@ -106,7 +107,7 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     if view is None:
         lines.append("Nodes and checkpoints: not seen; no view at hand.")
     else:
-        lines += [_nodes(history, view, now), *_saves(view, now, known)]
+        lines += [_nodes(history, view, now), *_saves(view, now, known), *copies_lines(history, view, now, known)]
     if history.incidents:
         last = history.incidents[-1]
         lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
