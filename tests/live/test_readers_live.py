@@ -26,8 +26,13 @@ def test_saves_are_read_by_the_agents_of_nodes_that_have_nothing_else_to_do(tmp_
         os.kill(nodes.rank_pid(run.run.root, 1, 1), signal.SIGKILL)
         assert run.wait_end(180) == 0
         assert [incident.closed for incident in run.history().incidents] == [True]
+        costs = run.history().save_costs
         log = Path(run.folder, "relight.log").read_text()
     sealed = set(re.findall(r"GB by ([^']*?), in [0-9.]+ s", log))
     assert spare in sealed, log
     assert any(set(said.split(", ")) & slots for said in sealed), log  # the view of the second attempt
     assert "is not believed" not in log
+    # They were written in the background, and followed to their end: the memory of the two ranks with torch is seen.
+    followed = [cost for cost in costs if cost.written_s is not None and cost.host_peak_bytes is not None]
+    assert followed, costs
+    assert all(cost.host_peak_bytes > 100 << 20 for cost in followed), costs
