@@ -348,10 +348,11 @@ def test_the_record_comes_back(place: Place, tmp_path: Path) -> None:
         "settings.json",
         "journal/000001.jsonl",
         "incidents/0001/evidence/log",
-        *(f"checkpoints/seals/{ID}/{mark}" for mark in ("manifest.json", "OUTCOME", "COMMITTED")),
+        *(f"manifests/{ID}/{mark}" for mark in ("manifest.json", "OUTCOME", "COMMITTED")),
     }
     for name in names:
-        assert (tmp_path / "back" / name).read_bytes() == (run / name).read_bytes()
+        before = run / name.replace("manifests/", "checkpoints/seals/")
+        assert (tmp_path / "back" / name).read_bytes() == before.read_bytes()
     with pytest.raises(UserError, match="already has"):
         archive.restore_record(str(tmp_path / "back"))
     place.change_document(f"record/objects/{xxhash.xxh3_128_hexdigest(journal.read_bytes()[: 4 << 20])}", None)

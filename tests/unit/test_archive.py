@@ -333,13 +333,22 @@ def test_another_run_of_the_same_name_is_not_mixed_in(root, place, tmp_path):
 def test_no_secret_and_nothing_of_the_moment_is_in_the_record(root, place, tmp_path):
     run = tmp_path / "run"
     (run / "incidents").mkdir(parents=True)
-    for name in ("token", "lease", "endpoint.json", "status.json", "settings.json", "spec.json", "x.tmp"):
+    for name in (
+        "token",
+        "lease",
+        "endpoint.json",
+        "status.json",
+        "notify.json",
+        "settings.json",
+        "spec.json",
+        "x.tmp",
+    ):
         (run / name).write_text(name)
     (run / "link").symlink_to("/etc/passwd")
     (run / "incidents/bad\nname").write_text("x")
     archive = archive_of(place, look_at(root))
     archive.keep_record(str(run))
-    names = [n for n in archive.restore_record(str(tmp_path / "back")) if not n.startswith("checkpoints/")]
+    names = [n for n in archive.restore_record(str(tmp_path / "back")) if not n.startswith("manifests/")]
     assert sorted(names) == ["settings.json", "spec.json"]
 
 

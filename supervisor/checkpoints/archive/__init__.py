@@ -1,3 +1,3 @@
-from supervisor.checkpoints.archive.archive import Archive, open_archive
+from supervisor.checkpoints.archive.archive import Archive, open_archive, recover_record
 
-__all__ = ["Archive", "open_archive"]
+__all__ = ["Archive", "open_archive", "recover_record"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from policies.facts import CheckpointState
@@ -151,10 +152,24 @@ def open_archive(
     most that copying reads, both sides together (never more than the store's own limit); `progress(done, total, what)`
     in bytes, from any thread. `config`: obstore's names, else the environment. Raises UserError.
     """
-    if not is_key(run) or "/" in run:
-        raise UserError(f"run name {run!r} can't be a name in an archive: letters, digits, dot, dash, underscore")
-    lag_s = 0.0 if "://" in place or lag_of(os.path.realpath(place)) == 0.0 else LAG_S
-    shelf = Shelf(place, run, open_objects(place, config, lag_s=lag_s), open_bulk(place, config))
+    shelf, lag_s = _shelf(place, run, config)
     return Archive(
         shelf, store, clock, lag_s=lag_s, step=step, rate=rate, threads=threads or THREADS, progress=progress
     )
+
+
+def recover_record(place: str, run: str, into: str, config: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Write the record of a run of which nothing is left here into an empty folder; the names of its files.
+
+    Raises OSError, UserError.
+    """
+    shelf, _ = _shelf(place, run, config)
+    return Record(shelf, time.time, posix.no_step).restore(into)
+
+
+def _shelf(place: str, run: str, config: Mapping[str, str] | None) -> tuple[Shelf, float]:
+    """A run's part of an archive, and how far names may be behind there. Raises UserError."""
+    if not is_key(run) or "/" in run:
+        raise UserError(f"run name {run!r} can't be a name in an archive: letters, digits, dot, dash, underscore")
+    lag_s = 0.0 if "://" in place or lag_of(os.path.realpath(place)) == 0.0 else LAG_S
+    return Shelf(place, run, open_objects(place, config, lag_s=lag_s), open_bulk(place, config)), lag_s

@@ -31,10 +31,10 @@ MOST: Final = 256 << 20
 FILE_MOST: Final = 4 << 30
 """Bytes of the largest file that is kept. A journal has some hundred MB after months."""
 FOLDERS: Final = ("journal", "incidents", "drills")
-NOT_KEPT: Final = frozenset({"token", "lease", "endpoint.json", "status.json"})
-"""A secret, and what is true of one moment only."""
-CHECKPOINTS: Final = "checkpoints"
-"""What the store's own files are called here, wherever the store lies."""
+FILES: Final = ("settings.json", "spec.json")
+"""And no other: beside them lie secrets (the run's token, addresses of those who are told), and what is of one moment."""
+MANIFESTS: Final = "manifests"
+"""What the store says of each save: not where it lies in a store, for marks without their data must never look like one."""
 _PART = re.compile(r"[^/\x00]{1,255}")
 _ROUNDS: Final = 16
 
@@ -176,14 +176,12 @@ def _parts(name: str) -> list[str]:
 
 def _wanted(run_root: str, tree: Tree) -> Iterator[tuple[str, str]]:
     """Name in the record and path of each file to keep, what matters most first. Links are not followed."""
-    yield "settings.json", os.path.join(run_root, "settings.json")
+    for name in FILES:
+        yield name, os.path.join(run_root, name)
     yield from _below(os.path.join(run_root, "journal"), "journal")
     for save in posix.names_in(tree.seals):
         for mark in posix.names_in(os.path.join(tree.seals, save)):
-            yield f"{CHECKPOINTS}/seals/{save}/{mark}", os.path.join(tree.seals, save, mark)
-    for entry in sorted(os.scandir(run_root), key=lambda entry: entry.name):
-        if entry.name not in NOT_KEPT and entry.is_file(follow_symlinks=False) and not entry.name.endswith(".tmp"):
-            yield entry.name, entry.path
+            yield f"{MANIFESTS}/{save}/{mark}", os.path.join(tree.seals, save, mark)
     for folder in FOLDERS[1:]:
         yield from _below(os.path.join(run_root, folder), folder)
 
