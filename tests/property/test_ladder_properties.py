@@ -31,13 +31,15 @@ some_ids = st.sets(st.sampled_from([f"a{a:04d}-i{s:07d}" for a in (1, 2, 3) for 
 
 
 @REPEATABLE
-@given(stores, some_ids, some_ids, st.randoms())
-def test_the_ladder(saves: list[CheckpointState], out: set[str], ever: set[str], order: object) -> None:
+@given(stores, some_ids, some_ids, st.booleans(), st.randoms())
+def test_the_ladder(saves: list[CheckpointState], out: set[str], ever: set[str], blind: bool, order: object) -> None:
+    if blind:
+        saves = [c for c in saves if c.location == "store"]
     excluded = dict.fromkeys(sorted(out), "excluded")
     journal = tuple(sorted(ever))
-    rung = climb(tuple(saves), None, excluded, journal)
+    rung = climb(tuple(saves), None, excluded, journal, blind=blind)
     order.shuffle(saves)
-    assert climb(tuple(saves), None, excluded, journal) == rung
+    assert climb(tuple(saves), None, excluded, journal, blind=blind) == rung
     allowed = [c for c in saves if c.id not in out]
     usable = [c for c in allowed if c.phase is CheckpointPhase.COMPLETED]
     assert (rung.checkpoint is None) == (not usable)
@@ -52,8 +54,9 @@ def test_the_ladder(saves: list[CheckpointState], out: set[str], ever: set[str],
         assert {c.id for c in saves if c.step > best.step and c.location == "store"} <= named
     else:
         completed_once = bool(ever) or any(c.phase is CheckpointPhase.COMPLETED for c in saves)
-        assert [rung.wait, rung.from_nothing, rung.lost].count(True) == 1
-        assert rung.wait or rung.lost == completed_once
+        assert [rung.wait, rung.from_nothing, rung.lost, rung.unseen].count(True) == 1
+        assert rung.wait or rung.unseen == blind
+        assert rung.wait or blind or rung.lost == completed_once
 
 
 @REPEATABLE

@@ -111,3 +111,49 @@ def test_a_person_chooses_among_completed_ones_only() -> None:
 def test_a_choice_takes_the_copy_that_is_completed() -> None:
     archived = save(40, location="archive")
     assert climb((save(40, P.BROKEN), archived), archived.id) == Rung(archived)
+
+
+def test_an_archive_that_cannot_be_read_loses_nothing_and_starts_nothing() -> None:
+    for saves, ever in (((), ()), ((), ("a0001-i0000020",)), ((save(20, P.BROKEN),), ())):
+        rung = climb(saves, ever=ever, blind=True)
+        assert (rung.checkpoint, rung.unseen, rung.lost, rung.from_nothing) == (None, True, False, False)
+    assert not climb((save(40, P.NOT_YET),), blind=True).unseen  # the store itself may still have one
+    assert climb((save(20),), blind=True) == Rung(save(20))
+
+
+def test_a_choice_that_may_be_in_the_archive_is_not_refused_blindly() -> None:
+    assert climb((), "a0001-i0000020", blind=True).unseen
+    assert climb((save(20, P.BROKEN),), "a0001-i0000020", blind=True).unseen
+    assert climb((save(20),), "a0001-i0000020", blind=True) == Rung(save(20))
+
+
+def test_what_was_unfit_in_the_store_may_be_good_in_the_archive() -> None:
+    here, there = save(40, P.BROKEN), save(40, location="archive")
+    bad = Rejected(here.id, "SUM x")
+    rung = climb((here, there), unfit=(bad,))
+    assert rung == Rung(there, (bad,))
+    twice = climb((here, there), unfit=(bad, Rejected(here.id, "came back rotten", "archive")))
+    assert (twice.checkpoint, twice.lost) == (None, True)
+    alone = climb((there, save(20, location="archive")), unfit=(Rejected(there.id, "refused", "archive"),))
+    assert alone == Rung(save(20, location="archive"), (Rejected(there.id, "refused", "archive"),))
+
+
+def test_a_copy_of_what_the_store_has_is_no_rung_of_its_own() -> None:
+    """What could not be made ready though the store shows it whole: the copy would not even be fetched."""
+    rung = climb((save(40), save(40, location="archive")), unfit=(Rejected(save(40).id, "the view is taken"),))
+    assert (rung.checkpoint, rung.lost) == (None, True)
+
+
+def test_a_start_from_the_archive_names_what_it_gives_up() -> None:
+    ever = tuple(f"a0001-i{step:07d}" for step in (10, 20, 30, 40))
+    rung = climb((save(20, location="archive"),), ever=ever)
+    assert [r.id for r in rung.rejected] == ["a0001-i0000040", "a0001-i0000030"]
+    assert {r.why for r in rung.rejected} == {GONE}
+    assert climb((save(20),), ever=ever).rejected == ()
+
+
+def test_a_copy_that_is_not_complete_is_no_copy() -> None:
+    half = save(40, P.IN_PROGRESS, location="archive")
+    rung = climb((half, save(20, location="archive")))
+    assert rung.rejected == (Rejected(half.id, "its copy is not complete", "archive"),)
+    assert not rung.wait

@@ -26,6 +26,8 @@ def big() -> View:
         nodes=nodes,
         attempt=AttemptView(1, True),
         checkpoints=tuple(save(n) for n in (1, 2, 3)),
+        archive=(save(1, location="archive"),),
+        archive_as_of=8.0,
         store_as_of=9.0,
         cluster_as_of=9.5,
     )
@@ -38,7 +40,7 @@ def test_names_come_back(some: list[str]) -> None:
 
 def test_a_large_view_is_small_when_all_is_well() -> None:
     look = look_of(big(), HISTORY, 5120)
-    bare = replace(look, checkpoints=())
+    bare = replace(look, checkpoints=(), archive=())
     assert len(ENTRY.dump_json(Looked(bare))) < 2048
     assert ENTRY.validate_json(ENTRY.dump_json(Looked(look))) == Looked(look)
 
@@ -62,12 +64,15 @@ def test_what_decisions_read_comes_back() -> None:
         assert name in SLOTS or back.checked_at == node.checked_at
     assert again.checkpoints == view.checkpoints
     assert (again.store_as_of, again.cluster_as_of) == (9.0, 9.5)
+    assert (again.archive, again.archive_as_of) == (view.archive, 8.0)
 
 
 def test_unknown_stays_unknown_and_nothing_stays_nothing() -> None:
     again = view_of(look_of(View(), History(), 4), 4)
     assert (again.nodes, again.checkpoints, again.attempt) == (UNKNOWN, UNKNOWN, None)
     assert view_of(Look(), 4).nodes == {}
+    assert view_of(Look(), 4).archive == ()  # as in a journal from before there were archives
+    assert view_of(look_of(View(archive=UNKNOWN), History(), 4), 4).archive is UNKNOWN
 
 
 def test_before_the_first_attempt_every_well_node_is_the_same() -> None:

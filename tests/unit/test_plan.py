@@ -22,6 +22,7 @@ from policies.facts import (
     NodeState,
     PlannedStop,
     Recover,
+    Restores,
     Times,
     Trouble,
     View,
@@ -53,6 +54,12 @@ def test_a_recovery_stops_bars_prepares_and_launches() -> None:
     assert plan(PLAN, history, AUTO) == (*DOWN, actions.Bar(("n1",), 1, None), actions.MakeView(2, save_id(40)), launch)
     timed = plan(replace(PLAN, stops=None), history, BARS_FOR_AN_HOUR)
     assert timed == (actions.Bar(("n1",), 1, 3600.0), actions.MakeView(2, save_id(40)), launch)
+
+
+def test_what_is_only_in_the_archive_comes_into_the_store_first() -> None:
+    steps = plan(replace(PLAN, restores=Restores(7), bars=(), stops=None), History(epoch=7), AUTO)
+    assert [s.kind for s in steps] == ["restore", "make-view", "launch"]
+    assert steps[0] == actions.Restore(save_id(40))
 
 
 def test_a_first_start_bars_nobody_and_starts_from_nothing() -> None:
