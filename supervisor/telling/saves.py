@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies.facts import CheckpointPhase, Recover
 from slurm.cluster import Unreadable
+from supervisor.checkpoints.tree import SaveId
 from supervisor.telling.say import clean, count, names, number, sentence, size, span, stamp
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def listing_text(told: Listing, *, every: bool) -> str:
     rows = [_row(account, told) for account in told.accounts.saves]
     rows += [_archived_row(state, told) for state in _only_archived(told)]
     rows += [_deleted_row(one, told) for one in told.accounts.deleted] if every else []
+    rows.sort(key=lambda row: SaveId.parse(row[0]), reverse=True)
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
     lines = [_head(told)]
     for name, step, when, room, words in rows:
@@ -176,9 +178,9 @@ def _copies(told: Listing) -> tuple[CheckpointState, ...]:
     return () if told.archive is None or isinstance(told.archive.saves, Unreadable) else told.archive.saves
 
 
-def _only_archived(told: Listing) -> Iterable[CheckpointState]:
+def _only_archived(told: Listing) -> list[CheckpointState]:
     here = {account.state.id for account in told.accounts.saves}
-    return sorted((s for s in _copies(told) if s.id not in here), key=lambda s: (s.attempt, s.step), reverse=True)
+    return [state for state in _copies(told) if state.id not in here]
 
 
 def _archive_lines(told: Listing) -> list[str]:

@@ -197,6 +197,19 @@ def test_a_run_that_was_never_started_begins_with_what_it_adopted(relight, tmp_p
     assert (code, err) == (2, "relight: fresh: the run is there already; leave --config out\n")
 
 
+def test_the_command_of_such_a_run_and_its_name(relight, tmp_path, old):
+    (tmp_path / "relight.toml").write_text('[run]\nname = "fresh"\n[layout]\ntp = 2\npp = 2\n')
+    given = ("checkpoints", "adopt", "fresh", str(old))
+    code, _, err = relight(*given, "--", "true", "--x")
+    assert (code, "a command goes with --config" in err) == (2, True)
+    code, _, err = relight(*given, "--config", "relight.toml")
+    assert (code, err.startswith("relight: no command: give it after --")) == (2, True)
+    code, _, err = relight("checkpoints", "adopt", "other", str(old), "--config", "relight.toml", "--", "true")
+    assert (code, err.startswith("relight: other: relight.toml is of the run fresh. ")) == (2, True)
+    assert relight(*given, "--config", "relight.toml", "--", "true", "--x")[0] == 0
+    assert frozen(str(tmp_path / "relight-runs/fresh")).command == ("true", "--x")
+
+
 def test_a_store_that_vanished_is_not_made_anew_by_adopting(relight, run, old):
     code, _, err = relight("checkpoints", "adopt", "demo", str(old))
     assert (code, "the checkpoint store can't be read now" in err) == (3, True)

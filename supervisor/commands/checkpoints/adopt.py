@@ -16,6 +16,7 @@ Examples:
   relight checkpoints adopt demo /ckpt/old-run
   relight checkpoints adopt demo /ckpt/old-run/iter_0041200
   relight checkpoints adopt demo /ckpt/old-run --config relight.toml
+  relight checkpoints adopt demo /ckpt/old-run --config relight.toml -- python train.py ...
 
 \b
 PATH is the directory of one iteration, or the one above it. The save is
@@ -27,14 +28,17 @@ Exit codes: 0 adopted, 1 broken, or it may not be adopted, 3 it can't be judged 
 @click.argument("run")
 @click.argument("path", type=click.Path())
 @click.option("--config", type=click.Path(), help="The settings of a run that is not there yet.")
-def command(run: str, path: str, config: str | None) -> int:
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
+def command(run: str, path: str, config: str | None, command_line: tuple[str, ...]) -> int:
     """Take a save from before relight into RUN."""
     from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.commands.checkpoints.opening import open_run, settled  # noqa: PLC0415
     from supervisor.telling.say import clean, size  # noqa: PLC0415
 
     if config is not None:
-        _prepare(run, config)
+        _prepare(run, config, command_line)
+    elif command_line:
+        raise click.UsageError("a command goes with --config, for a run that is not there yet")
     opened = open_run(run)
     if opened.seen.history.epoch == 0:  # no controller has made the store yet; later it is never made anew
         settled(opened.store.create, f"{run}: the checkpoint store can't be made")
@@ -52,13 +56,16 @@ def command(run: str, path: str, config: str | None) -> int:
     return 0
 
 
-def _prepare(run: str, config: str) -> None:
+def _prepare(run: str, config: str, command_line: tuple[str, ...]) -> None:
     """Make the run directory and freeze the settings, as the first start would. Raises UserError."""
     from supervisor.prepare import Wishes, prepare  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
+    from supervisor.settings import read_settings  # noqa: PLC0415
 
     there = RunDir.of(run).root
-    root = there if os.sep in run or os.path.isdir(there) else os.path.abspath(os.path.join("relight-runs", run))
-    if os.path.exists(os.path.join(root, "settings.json")):
+    if os.path.exists(os.path.join(there, "settings.json")):
         raise UserError(f"{run}: the run is there already; leave --config out")
-    prepare(Wishes(None, config, None, root, ()))
+    name = read_settings(config).run.name
+    if os.sep not in run and run != name:
+        raise UserError(f"{run}: {config} is of the run {name}. Give that name, or the path of a run directory")
+    prepare(Wishes(None, config, None, there if os.sep in run else None, command_line))
