@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
-from supervisor.bench import fake_saves
+from supervisor.bench import fake_saves, store_latency
 from supervisor.bench.figure import Figure
 from supervisor.bench.timed import timed
 from supervisor.checkpoints.reading.content import BLOCK, ContentReader, Job
@@ -211,17 +212,44 @@ def _take_turns(
     return {name: min(seconds[1:]) for name, seconds in took.items()}
 
 
-def figures(dp: int = 80, files: int = 4, size: int = 512 << 20, rounds: int = 5) -> list[Figure]:
-    """All of them. Takes about three minutes with 80 x 64 writers, most of it to write their metadata."""
-    with tempfile.TemporaryDirectory(prefix="relight-reading-") as scratch:
+def figures(
+    folder: str | None = None,
+    dp: int = 80,
+    files: int = 4,
+    size: int = 512 << 20,
+    rounds: int = 5,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Figure]:
+    """All of them, with files below `folder`. Some three minutes with 80 x 64 writers, most of it to write their metadata."""
+    with tempfile.TemporaryDirectory(prefix="relight-reading-", dir=folder) as scratch:
         large, content = os.path.join(scratch, "large"), os.path.join(scratch, "content")
         os.mkdir(large)
+        say(f"torch writes the metadata of {dp * 64} writers")
         made = timed([sys.executable, "-W", "ignore", "-m", "supervisor.bench.large_metadata", large, "--dp", str(dp)])
         if made.code != 0:
             raise ContestError(made.last_words)
+        say(f"its structure is checked, beside torch's read_metadata ({made.wall_s:.0f} s to write it)")
         found = of_structure(large)
+        say(
+            f"{files * size / 1e9:.1f} GB of content: plain reads, later and first reads, sha256; from memory and from disk"
+        )
         make_content(content, files, size)
-        return found + of_content(content, rounds)
+        return found + of_content(content, rounds) + of_agents(content, THREADS, rounds)
+
+
+def measure(folder: str, say: Callable[[str], None]) -> tuple[list[Figure], list[str]]:
+    """Reading and committing of checkpoints: the figures, and what could not be had. Works below `folder`."""
+    skipped = []
+    found: list[Figure] = []
+    if importlib.util.find_spec("torch") is None:
+        skipped.append("checkpoints: torch is not installed, and nothing else writes its metadata")
+    else:
+        found += figures(folder, say=say)
+    say("commits")
+    found += store_latency.figures(folder)
+    if not any("S3" in one.name for one in found):
+        skipped.append("checkpoints: moto is not installed: no commit to an object store")
+    return found, skipped
 
 
 def main(argv: Sequence[str]) -> int:
@@ -231,12 +259,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dp", type=int, default=80)
     given = parser.parse_args(argv)
     if given.metadata is None:
-        found = figures(given.dp)
+        found = figures(dp=given.dp)
     else:
         found = of_structure(given.metadata)
         with tempfile.TemporaryDirectory(prefix="relight-reading-") as scratch:
             make_content(scratch, 4, 512 << 20)
-            found += of_content(scratch)
+            found += of_content(scratch) + of_agents(scratch, THREADS, 3)
     for figure in found:
         limit = "" if figure.limit is None else f"  ({'at least' if figure.least else 'at most'} {figure.limit:g})"
         print(f"{figure.value:8.3f} {figure.unit}  {figure.name}{limit}{'' if figure.good else '  MISSED'}")

@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from supervisor.bench import agents, costs, earliest
+from supervisor.bench import agents, checkpoint_reading, costs, earliest
 from supervisor.bench.crowd.load import figures as load_of_console
 from supervisor.bench.figure import Figure
 from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
@@ -27,7 +27,7 @@ RIVALS: Final[Mapping[str, Callable[[], Rival]]] = {
     "warm": lambda: Relight(warm=True),
     "torchrun": torchrun,
 }
-PARTS: Final = ("restart", "costs", "earliest-error", "console")
+PARTS: Final = ("restart", "costs", "earliest-error", "checkpoints", "console")
 """What can be measured alone."""
 
 LATER_S: Final = 0.25
@@ -219,6 +219,10 @@ def main(folder: str, *, repeats: int, as_json: bool, parts: Sequence[str] = PAR
     if "earliest-error" in parts:
         found, skipped = earliest.measure(work, repeats, say)
         figures += found
+    if "checkpoints" in parts:
+        found, left = checkpoint_reading.measure(work, say)
+        figures += found
+        skipped += left
     if "console" in parts:
         figures += load_of_console(work, say)
     clear(work)

@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import tempfile
 from dataclasses import replace
 
@@ -11,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from supervisor.bench import fake_saves
+from supervisor.bench.proofs import damage
+from supervisor.bench.proofs.work import Work
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.listed import Listed
@@ -33,111 +34,45 @@ def manifest_of(report):
     return Listed(files, 40, "a0001-i0000040")
 
 
-def flip(path, choose):
-    data = bytearray(path_bytes(path))
-    at = choose.randrange(len(data))
-    data[at] ^= 1 << choose.randrange(8)
-    write(path, data)
+@pytest.fixture
+def open_again(tmp_path):
+    """What was closed is opened, so that whoever is not root can remove it."""
+    yield
+    damage.open_again(str(tmp_path))
 
 
-def swap_bytes(path, choose):
-    data = bytearray(path_bytes(path))
-    at = choose.randrange(len(data))
-    size = choose.randrange(1, 64)
-    new = bytes(choose.randrange(256) for _ in data[at : at + size])
-    data[at : at + size] = new if new != data[at : at + size] else bytes(b ^ 1 for b in new)
-    write(path, data)
-
-
-def shorten(path, choose):
-    os.truncate(path, choose.randrange(os.path.getsize(path)))
-
-
-def lengthen(path, choose):
-    with open(path, "ab") as file:
-        file.write(bytes(choose.randrange(1, 5000)))
-
-
-def remove(path, choose):
-    os.unlink(path)
-
-
-def rename(path, choose):
-    os.rename(
-        path, choose.choice([path + ".bak", os.path.join(os.path.dirname(path), f"__{choose.randrange(9)}_7.distcp")])
-    )
-
-
-def close(path, choose):
-    os.chmod(path, choose.choice([0, 0o100, 0o044]))
-
-
-def link(path, choose):
-    elsewhere = os.path.join(os.path.dirname(os.path.dirname(path)), "elsewhere")
-    os.rename(path, elsewhere)
-    os.symlink(choose.choice([elsewhere, "nowhere", os.path.basename(path)]), path)
-
-
-def folder(path, choose):
-    os.unlink(path)
-    os.mkdir(path)
-
-
-def pipe(path, choose):
-    os.unlink(path)
-    os.mkfifo(path)
-
-
-def copy_over(path, choose):
-    other = choose.choice(sorted(os.listdir(os.path.dirname(path))))
-    data = path_bytes(os.path.join(os.path.dirname(path), other))
-    write(path, data if data != path_bytes(path) else data + b"\0")
-
-
-def stray(path, choose):
-    name = choose.choice(["__99_0.distcp", "common.pt", "notes.txt", ".metadata.tmp", "__0.metadata", "sub"])
-    target = os.path.join(os.path.dirname(path), name)
-    if name == "sub":
-        os.mkdir(target)
-    else:
-        write(target, b"stray")
-
-
-def path_bytes(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def write(path, data):
-    with open(path, "wb") as file:
-        file.write(data)
-
-
-DAMAGE = [flip, swap_bytes, shorten, lengthen, remove, rename, close, link, folder, pipe, copy_over, stray]
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_each_kind_of_damage_is_seen(damage, tmp_path):
-    save, _ = made(str(tmp_path), 7, megatron=True)
-    manifest = manifest_of(verify(save, Options(lag_s=0.0, threads=1)))
-    damage(os.path.join(save, "__0_0.distcp"), random.Random(7))
-    assert verify(save, Options(manifest, lag_s=0.0, threads=1)).verdict is not Verdict.COMPLETE
+@pytest.mark.parametrize("kind", sorted(damage.DAMAGE))
+def test_each_kind_of_damage_is_seen(kind, tmp_path, open_again):
+    one = damage.sealed(str(tmp_path), random.Random(7), megatron=True)
+    assert one.judge(1) == damage.PASSED
+    assert damage.damaged(one, random.Random(8), [kind]) == kind
+    assert one.judge(2) in {"broken", "not_yet"}
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 10**9), st.sampled_from(DAMAGE), st.booleans())
-def test_no_damaged_save_passes_against_its_manifest(seed, damage, megatron):
+@given(st.integers(0, 10**9), st.sampled_from(sorted(damage.DAMAGE)), st.booleans())
+def test_no_damaged_save_passes_against_its_manifest(seed, kind, megatron):
     with tempfile.TemporaryDirectory() as root:
-        save, _ = made(root, seed, megatron=megatron)
-        first = verify(save, Options(lag_s=0.0, threads=1))
-        assert first.verdict is Verdict.COMPLETE, first.findings
-        manifest = manifest_of(first)
-        choose = random.Random(seed + 1)
-        damage(os.path.join(save, choose.choice(sorted(os.listdir(save)))), choose)
-        again = verify(save, Options(manifest, lag_s=0.0, threads=1))
-        assert again.verdict is not Verdict.COMPLETE, (damage.__name__, again.findings)
-        shutil.rmtree(save)
+        one = damage.sealed(root, random.Random(seed), megatron=megatron)
+        damage.damaged(one, random.Random(seed + 1), [kind])
+        assert one.judge(1) in {"broken", "not_yet"}
+        damage.open_again(root)
+
+
+def test_the_proof_in_short(tmp_path):
+    work = Work("damage", str(tmp_path), tell=lambda _: None)
+    damage.prove(work, 4, 4)
+    assert work.ok, work.checks
+    assert sum(work.measured["by kind"].values()) == 16
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_judge_that_looks_at_names_and_sizes_alone_would_be_found_out(tmp_path):
+    one = damage.sealed(str(tmp_path), random.Random(7), megatron=False)
+    damage.damaged(one, random.Random(8), ["a bit"])
+    assert not one.seen_by_sizes()
+    assert one.judge(1) == "broken"
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
