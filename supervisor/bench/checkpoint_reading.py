@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from supervisor.bench import fake_saves, store_latency
+from supervisor.bench.agent_readers import of_agents
 from supervisor.bench.figure import Figure
 from supervisor.bench.timed import timed
 from supervisor.checkpoints.reading.content import BLOCK, ContentReader, Job
