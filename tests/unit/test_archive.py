@@ -362,9 +362,9 @@ def test_rotten_pieces_are_sent_again(root, place, tmp_path):
     piece.write_bytes(piece.read_bytes()[:-1] + b"!")
     with pytest.raises(OSError, match="missing in the archive, or damaged"):
         archive.restore_record(str(tmp_path / "back"))
-    (run / "settings2.json").write_text("{}")
+    (run / "spec.json").write_text("{}")
     index = place / RUN / "record/index"
     for path in sorted(index.iterdir())[1:]:
         path.unlink()  # the index of before: nothing is known to be there
     archive_of(place, look_at(root)).keep_record(str(run))
-    assert "settings2.json" in archive_of(place, look_at(root)).restore_record(str(tmp_path / "again"))
+    assert "spec.json" in archive_of(place, look_at(root)).restore_record(str(tmp_path / "again"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -71,16 +72,23 @@ class Record:
         return sent
 
     def restore(self, into: str) -> tuple[str, ...]:
-        """Write the record into a folder that has none of its files, and return their names. Raises OSError, UserError."""
+        """Write the record into a folder that is not there, or empty, and return the names of its files.
+
+        It is written aside and gets its name when it is whole. Raises OSError, UserError.
+        """
         index, _ = self._index()
         if not index.files:
             raise UserError(f"{self.shelf.place} has no record of {self.shelf.run}")
-        taken = [name for name in index.files if os.path.lexists(os.path.join(into, *_parts(name)))]
-        if taken:
-            raise UserError(f"{into} already has {taken[0]}; give an empty folder")
-        os.makedirs(into, mode=0o700, exist_ok=True)
+        into = os.path.abspath(into)
+        for there in posix.names_in(into)[:1]:
+            raise UserError(f"{into} already has {there}; give an empty folder")
+        aside = f"{into}.coming-back"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.makedirs(aside, mode=0o700)
         for name, kept in index.files.items():
-            self._restore_file(os.path.join(into, *_parts(name)), name, kept)
+            self._restore_file(os.path.join(aside, *_parts(name)), name, kept)
+        os.rename(aside, into)
+        durable.sync_folder(os.path.dirname(into))
         return tuple(index.files)
 
     # --- how -----------------------------------------------------------------------------------------------------
@@ -146,23 +154,18 @@ class Record:
     def _restore_file(self, path: str, name: str, kept: KeptFile) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         digest, size = xxhash.xxh3_128(), 0
-        aside = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-                for piece in kept.objects:
-                    answer = sure(self.shelf.objects.get(self._key(f"objects/{piece}"), within_s=WITHIN_S))
-                    if not isinstance(answer, Found):
-                        raise OSError(errno.EIO, "a piece of it is missing in the archive, or damaged", name)
-                    digest.update(answer.data)
-                    size += len(answer.data)
-                    file.write(answer.data)
-                if (size, digest.hexdigest()) != (kept.size, kept.xxh3):
-                    raise OSError(errno.EIO, "is not what was kept of it", name)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(aside, path)
-        finally:
-            os.unlink(aside)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            for piece in kept.objects:
+                answer = sure(self.shelf.objects.get(self._key(f"objects/{piece}"), within_s=WITHIN_S))
+                if not isinstance(answer, Found):
+                    raise OSError(errno.EIO, "a piece of it is missing in the archive, or damaged", name)
+                digest.update(answer.data)
+                size += len(answer.data)
+                file.write(answer.data)
+            file.flush()
+            os.fsync(file.fileno())
+        if (size, digest.hexdigest()) != (kept.size, kept.xxh3):
+            raise OSError(errno.EIO, "is not what was kept of it", name)
         durable.sync_folder(os.path.dirname(path))
 
 
