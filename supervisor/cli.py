@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "supervisor.commands.checkpoints",
         "A run's saves: list, show, seal, pin, prune; what a save must hold.",
     ),
+    "report": ("supervisor.commands.report", "An incident as a document, ready for a post-mortem."),
     "guard": ("supervisor.commands.guard", "Page when a controller is gone, stands, or nobody was told."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "console": ("supervisor.commands.console", "All runs over HTTP: see, approve, refuse; metrics."),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
+from math import isfinite
 from typing import BinaryIO, Protocol
 
 from policies.facts import Batch, FaultClass, History, Spans, StepRow
@@ -88,6 +89,54 @@ def read_rows(run: RunDir, attempt: int, after: int = 0) -> Iterator[StepRow]:
                 )
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue
+
+
+_NEAR = 65_536
+"""Bytes below which reading on is as quick as halving again."""
+LINE_MAX = 16_384
+
+
+def offset_before(file: BinaryIO, step: int, step_of: Callable[[bytes], int | None]) -> int:
+    """An offset at the start of a line, at or before the first row of `step`; found by halving, for rows stand in order."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline(LINE_MAX)
+        at = file.tell()
+        found = step_of(file.readline(LINE_MAX))
+        if at >= high or found is None or found >= step:
+            high = middle
+        else:
+            low = at
+    return low
+
+
+def losses_of(run: RunDir, attempt: int, begin: int, end: int) -> Iterator[tuple[int, float | None]]:
+    """(step, loss) of one attempt for the steps begin..end, both included; None where the loss was no finite number."""
+    try:
+        file = open(_path(run, attempt), "rb")  # noqa: SIM115 - closed below
+    except OSError:
+        return
+    with file:
+        file.seek(offset_before(file, begin, _step_of))
+        last = begin - 1
+        while line := file.readline(LINE_MAX):
+            step = _step_of(line)
+            if step is None or step <= last:
+                continue  # not wanted yet, or told twice
+            if step > end:
+                return
+            last = step
+            loss = _number(json.loads(line).get("loss"))
+            yield step, loss if loss is not None and isfinite(loss) else None
+
+
+def _step_of(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 CONTROL = 0

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from supervisor.journal.lease import is_alive, read_holder
 from supervisor.journal.requests import Request, What
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, frozen
+from supervisor.telling.copies import known_saves
 from supervisor.telling.incident_facts import Known
 from supervisor.telling.record import known_of
 from supervisor.telling.status import Status, read_status
@@ -46,6 +47,11 @@ class Seen:
         """What stories may use."""
         held = self.status.held if self.status and self.status.asks else ""
         return known_of(self.settings.shape(), self.now, held)
+
+    @property
+    def known_with_saves(self) -> Known:
+        """The same, with what the store has told."""
+        return replace(self.known, checkpoints=known_saves(self.status.view)) if self.status else self.known
 
 
 def entries_of(folder: str) -> list[Stamped]:

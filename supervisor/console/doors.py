@@ -16,12 +16,16 @@ from supervisor.console.audit import Audit
 from supervisor.console.limits import Bucket, Buckets, Limits
 from supervisor.console.page_files import FILES, POLICY
 from supervisor.console.tokens import Grant, Role, Tokens
+from supervisor.telling.document import POLICY as REPORT_POLICY
 from supervisor.telling.say import clean
 
 OPEN_PATHS = frozenset(FILES)
 """What may be seen without a token: the page, which holds nothing of any run."""
 READING = frozenset({"GET", "HEAD"})
 NO_PAGE = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+REPORT_PATH = "/report.html"
+REPORT = REPORT_POLICY.encode() + b"; frame-ancestors 'none'; sandbox"
+"""A report has one style, named by its hash, and nothing else; `sandbox`: whatever it were to hold could not act as us."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -45,7 +49,8 @@ class Doors:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            policy = POLICY if scope["path"] in OPEN_PATHS else NO_PAGE
+            path = str(scope["path"])
+            policy = POLICY if path in OPEN_PATHS else REPORT if path.endswith(REPORT_PATH) else NO_PAGE
             await self._http(scope, receive, self._marked(send, policy))
         else:
             await send({"type": "websocket.close", "code": 1008})

@@ -6,22 +6,19 @@ order of their steps, so the first one wanted is found by halving.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from policies.facts import Attempt
 from supervisor.console.reading import SCHEMA, Reading
+from supervisor.step_rows import LINE_MAX, offset_before
 
 WINDOW_MAX = 5_000
 WINDOW = 1_000
-LINE_MAX = 16_384
-_NEAR = 65_536
-"""Bytes below which reading on is as quick as halving again."""
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 
@@ -81,7 +78,7 @@ def _rows(reading: Reading, attempt: Attempt, begin: int, end: int) -> Iterator[
     except OSError:
         return
     with file:
-        file.seek(_before(file, begin))
+        file.seek(offset_before(file, begin, _step))
         last = begin - 1
         while line := file.readline(LINE_MAX):
             point = _point(line)
@@ -93,20 +90,9 @@ def _rows(reading: Reading, attempt: Attempt, begin: int, end: int) -> Iterator[
             yield point
 
 
-def _before(file: BinaryIO, step: int) -> int:
-    """An offset at the start of a line, at or before the first row of `step`."""
-    low, high = 0, file.seek(0, os.SEEK_END)
-    while high - low > _NEAR:
-        middle = (low + high) // 2
-        file.seek(middle)
-        file.readline(LINE_MAX)
-        at = file.tell()
-        point = _point(file.readline(LINE_MAX))
-        if at >= high or point is None or point.step >= step:
-            high = middle
-        else:
-            low = at
-    return low
+def _step(line: bytes) -> int | None:
+    point = _point(line)
+    return point.step if point is not None else None
 
 
 def _point(line: bytes) -> Point | None:

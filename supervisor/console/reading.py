@@ -24,6 +24,8 @@ from supervisor.journal.following import Tail
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, frozen
+from supervisor.telling.answers_told import Sayings, sayings
+from supervisor.telling.copies import known_saves
 from supervisor.telling.incident_facts import Known
 from supervisor.telling.record import known_of
 from supervisor.telling.status import Status, read_status
@@ -58,6 +60,7 @@ class Reading:
     now: float
     plans: Mapping[str, Recover] = field(default_factory=dict)
     withdrawn: Mapping[str, str] = field(default_factory=dict)
+    sayings: Sayings = field(default_factory=dict)
 
     @property
     def known(self) -> Known:
@@ -108,6 +111,7 @@ class Follower:
         self._lock = Lock()
         self._tail = Tail(self.run.journal)
         self._journal: tuple[Looks, History, dict[str, Recover], dict[str, str]] | None = None
+        self._sayings: Sayings = {}
         self._status: tuple[Looks, Status | None] | None = None
         self._settings: Settings | None = None
         self._last: Reading | UnreadableError | None = None
@@ -139,7 +143,8 @@ class Follower:
             now = self._wall()
             holder = read_holder(self.run.path("lease"))
             alive = holder is not None and is_alive(holder, now)
-            return Reading(self.run, self._settings, history, self._seen(), alive, now, plans, withdrawn)
+            seen, said = self._seen(), self._sayings
+            return Reading(self.run, self._settings, history, seen, alive, now, plans, withdrawn, said)
         except journal.JournalDamagedError as error:
             return UnreadableError(f"{self.run.journal}: {error}. See: relight runbook journal-damaged")
         except (UserError, OSError, ValueError) as error:
@@ -154,6 +159,7 @@ class Follower:
             began = self._ticks()
             again, entries = self._tail.more()
             history, plans, withdrawn = (History(), {}, {}) if again or before is None else before[1:]
+            self._sayings = sayings(entries, None if again else self._sayings)
             before = self._journal = (now, fold_all(history, entries), *plans_of(entries, plans, withdrawn))
             self._rested_at = self._ticks() + REST * (self._ticks() - began)
         return before[1:]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -15,8 +15,11 @@ from supervisor.console import nodes as wall
 from supervisor.console.answering import document, text, trouble
 from supervisor.console.found import TROUBLES, Read, Run, grant_of, parts_of
 from supervisor.console.losses import WINDOW, WINDOW_MAX, LossesDocument, losses
-from supervisor.console.reading import UnreadableError
+from supervisor.console.reading import Reading, UnreadableError
 from supervisor.console.tokens import Role
+from supervisor.reporting import beside
+from supervisor.telling.document import Block, html, markdown
+from supervisor.telling.report import report
 
 Number = Annotated[int, Path(ge=1, le=10**9)]
 reads = APIRouter(prefix="/api/runs", responses={k: v for k, v in TROUBLES.items() if k not in {408, 413}})
@@ -91,6 +94,32 @@ def incident(number: Number, reading: Read) -> Response:
 def line_of_time(reading: Read) -> Response:
     """Attempts and incidents on the line of time."""
     return document(documents.line(reading))
+
+
+@reads.get(
+    "/{run}/incidents/{number}/report.md", response_class=Response, responses={200: {"content": {"text/markdown": {}}}}
+)
+def report_markdown(number: Number, reading: Read) -> Response:
+    """The report of an incident as Markdown, ready for a post-mortem."""
+    return _report(number, reading, markdown, "text/markdown")
+
+
+@reads.get(
+    "/{run}/incidents/{number}/report.html", response_class=Response, responses={200: {"content": {"text/html": {}}}}
+)
+def report_html(number: Number, reading: Read) -> Response:
+    """The same as one HTML file: no script, and nothing is fetched."""
+    return _report(number, reading, html, "text/html")
+
+
+def _report(number: int, reading: Reading, write: Callable[[list[Block]], str], kind: str) -> Response:
+    tokens, said = reading.settings.run.tokens_per_sample, reading.sayings.get(number, ())
+    try:
+        more = beside(reading.run, reading.history, number, said, tokens)
+        text = write(report(reading.history, number, reading.known, more))
+    except LookupError as error:
+        return trouble(404, str(error.args[0]))
+    return Response(text.encode("utf-8", "replace"), media_type=f"{kind}; charset=utf-8")
 
 
 @reads.get("/{run}/checkpoints", response_model=shapes.CheckpointsDocument)

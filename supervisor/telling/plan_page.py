@@ -126,7 +126,7 @@ def plan_facts(history: History, known: Known) -> PlanFacts:
         evidence=incident.evidence,
         suspects=suspects,
         confidence=diagnosis.confidence if diagnosis else None,
-        past=tuple(_past(history, incident, node) for node in told),
+        past=tuple(past_of(history, incident, node) for node in told),
         stops=decision.stops,
         a_no_stops=decision.stops is not None and not may_only_be_slow(history, _rules(history)),
         bars=decision.bars,
@@ -162,7 +162,8 @@ def _rules(history: History) -> Rules:
     return Rules.model_validate_json(history.rules) if history.rules else Rules()
 
 
-def _past(history: History, incident: Incident, node: str) -> Past:
+def past_of(history: History, incident: Incident, node: str) -> Past:
+    """What the run remembers of a node beside one incident."""
     earlier = tuple(
         other.number
         for other in history.incidents
@@ -258,12 +259,13 @@ def _nodes(facts: PlanFacts, known: Known) -> list[str]:
     lines = [f"Suspect: {names(facts.suspects)}{sure}." if facts.suspects else "Suspect: nobody can be named."]
     newcomers = {new for _, _, new in facts.swaps}
     told = [past for past in facts.past if past.node not in newcomers or past.bars or past.incidents]
-    lines += [_past_text(past, known) for past in told[:SHOWN]]
+    lines += [past_text(past, known) for past in told[:SHOWN]]
     lines += [f"And {count(len(told) - SHOWN, 'node')} more: see --json."] if len(told) > SHOWN else []
     return lines
 
 
-def _past_text(past: Past, known: Known) -> str:
+def past_text(past: Past, known: Known) -> str:
+    """The same in a sentence."""
     parts = []
     for bar in past.bars[-2:]:
         until = "for good" if bar.until is None else f"until {stamp(bar.until, known.zone)}"

@@ -21,6 +21,7 @@ from supervisor.console.reading import Follower, Reading, Runs, UnreadableError
 from supervisor.journal.journal import Journal
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
+from supervisor.step_rows import offset_before
 from supervisor.telling.status import Status
 
 
@@ -218,7 +219,7 @@ def test_a_long_file_is_halved_not_read(tmp_path: Path) -> None:
         got = [p.step for p in losses._rows(reading, attempt, start, start + 9)]
         assert got == list(range(start, min(start + 10, 30_001)))
     with path.open("rb") as file:
-        at = losses._before(file, 15_000)
+        at = offset_before(file, 15_000, losses._step)
         assert path.stat().st_size // 2 - 200_000 < at < path.stat().st_size // 2 + 200_000
 
 

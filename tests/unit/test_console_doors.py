@@ -31,6 +31,8 @@ READS = [
             "/story.txt",
             "/incidents",
             "/incidents/1",
+            "/incidents/1/report.md",
+            "/incidents/1/report.html",
             "/line",
             "/checkpoints",
             "/losses",
