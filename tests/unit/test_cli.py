@@ -86,7 +86,10 @@ def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
         (["status", "--jsn", "x"], "relight: No such option"),
         (["approve", "x"], "relight: Missing option '--plan'. See: relight approve --help"),
         (["run"], "relight: no command: give it after --, or as `command` in relight.toml"),
-        (["run", "--cluster", "pbs", "--", "true"], "relight: Invalid value for '--cluster': 'pbs' is not one of 'local', 'slurm'."),
+        (
+            ["run", "--cluster", "pbs", "--", "true"],
+            "relight: Invalid value for '--cluster': 'pbs' is not one of 'local', 'slurm'.",
+        ),
         (["run", "--config", "none.toml", "--", "true"], "relight: none.toml: there is no such file"),
         (["run", "--profile", "atuo", "--", "true"], "relight: profile atuo: not known; these ship: "),
         (["explain", "x", "two"], "relight: Invalid value for '[INCIDENT]': 'two' is not a valid integer."),
