@@ -230,9 +230,13 @@ def lost_options(text: str) -> list[tuple[str, str]]:
     """Each command with an option that a text gives it and that it does not have."""
     found = re.findall(r"relight ([a-z]+)([^`\n]*)", quoted(text))
     named = {(name, option) for name, rest in found for option in re.findall(r"--[a-z-]+", rest)}
-    return sorted(
-        (n, o) for n, o in named if o not in {k for p in import_module(COMMANDS[n][0]).command.params for k in p.opts}
-    )
+    return sorted((n, o) for n, o in named if o not in options_of(import_module(COMMANDS[n][0]).command))
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Of a command, or of all commands of a group: which of them takes it is seen where the line is parsed."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return {name for parameter in command.params for name in parameter.opts}.union(*map(options_of, below))
 
 
 def test_the_options_that_the_pages_name_exist():
