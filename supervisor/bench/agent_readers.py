@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 from slurm.sockets import socket_dir
 from supervisor.bench.figure import Figure
@@ -31,18 +32,36 @@ BEAT_S = 0.1
 WAIT_S = 60.0
 
 
+LINE: Final = 200e6
+"""Bytes a second that a node gets from the store where its line is what limits it; low, so that two cores are enough."""
+
+
+GAIN: Final = 1.6
+"""Two nodes must give so much more than one; some of a second goes into starting their children."""
+
+
+class Lines(Reads):
+    """Nodes that get so many bytes a second each from the store; None: what there is."""
+
+    line: float | None = None
+
+    def ask(self, reading: str, node: str, message: dict[str, Any]) -> None:
+        """See Crew."""
+        super().ask(reading, node, message | {"rate": self.line})
+
+
 class AgentsError(RuntimeError):
     """An agent did not come, or what was read is not as it was written."""
 
 
 @contextmanager
-def agents(count: int, threads: int) -> Iterator[tuple[Reads, Readers]]:
+def agents(count: int, threads: int) -> Iterator[tuple[Lines, Readers]]:
     """So many agents, connected to a hub of this process; how to read by them."""
     names = [f"n{number:03d}" for number in range(count)]
     with tempfile.TemporaryDirectory(prefix="relight-agents-") as run_dir:
         with open(os.path.join(run_dir, "token"), "w", encoding="ascii") as file:
             file.write("bench")
-        crew, loop = Reads(), asyncio.new_event_loop()
+        crew, loop = Lines(), asyncio.new_event_loop()
         beside = threading.Thread(target=loop.run_forever, daemon=True)
         beside.start()
         hub = Hub(run_dir, "bench", time.time, lambda: None, BEAT_S, reads=crew)
@@ -82,7 +101,7 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 def of_agents(folder: str, threads: int, rounds: int) -> list[Figure]:
-    """Figures on a first read and a later read of the save in `folder`, the best of some rounds, taken in turn."""
+    """Figures on reading the save in `folder`, the best of some rounds, taken in turn."""
     look = look_at(folder)
     structure = read_structure(folder, limits_for(1 << 20))
     total = sum(look.sizes.values())
@@ -91,12 +110,14 @@ def of_agents(folder: str, threads: int, rounds: int) -> list[Figure]:
     took: dict[str, float] = {}
     with agents(2, threads) as (crew, readers):
         for _ in range(rounds):
-            for kind, jobs, held in (("first", first, structure), ("later", later, None)):
+            for kind, jobs, held in (("first", first, structure), ("later", later, None), ("line", later, None)):
+                crew.line = LINE if kind == "line" else None
                 by: list[tuple[str, ReadFiles, Sequence[str]]] = [
-                    ("threads", readers.here, ()),
                     ("one agent", readers, ("n000",)),
                     ("two agents", readers, ("n000", "n001")),
                 ]
+                if kind != "line":
+                    by.append(("threads", readers.here, ()))
                 for name, reader, nodes in by:
                     crew.allow(frozenset(nodes))
                     seconds = _timed(reader, folder, held, jobs)
@@ -104,11 +125,18 @@ def of_agents(folder: str, threads: int, rounds: int) -> list[Figure]:
                     took[key] = min(seconds, took.get(key, seconds))
     beside = {f"{name} GB/s": total / seconds / 1e9 for name, seconds in took.items()}
     beside["cores"] = float(os.cpu_count() or 1)
+
+    def gain(kind: str) -> float:
+        return took[f"{kind} by one agent"] / took[f"{kind} by two agents"]
+
     return [
-        Figure("two agents, of one, later read", took["later by one agent"] / took["later by two agents"], "x", None, beside),
-        Figure("two agents, of one, first read", took["first by one agent"] / took["first by two agents"], "x", None),
-        Figure("one agent, of threads here, later read", took["later by threads"] / took["later by one agent"], "x", None),
-    ]  # fmt: skip
+        Figure(
+            f"two agents, of one, where a node gets {LINE / 1e6:.0f} MB/s", gain("line"), "x", GAIN, beside, least=True
+        ),
+        Figure("the same, later read from page cache", gain("later"), "x"),
+        Figure("the same, first read from page cache", gain("first"), "x"),
+        Figure("one agent, of threads here, later read", took["later by threads"] / took["later by one agent"], "x"),
+    ]
 
 
 def _timed(reader: ReadFiles, folder: str, structure: Structure | None, jobs: list[Job]) -> float:

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from slurm.sockets import socket_dir
+from supervisor.bench.agent_readers import GAIN, of_agents
 from supervisor.bench.checkpoint_reading import make_content
 from supervisor.checkpoints.readers import Readers
 from supervisor.checkpoints.reading.by_threads import ByThreads
@@ -226,3 +227,11 @@ def test_rot_is_found_by_agents_and_confirmed(run_dir, save, agents):
     assert [f.code for read in found for f in read.findings] == ["CRC"]
     assert [raw["findings"][0][0] for raw in one.answered("n000") if raw["findings"]] == ["CRC"]
     assert one.log == []
+
+
+def test_the_figures_of_agents_as_readers(save):
+    figures = of_agents(str(save), 2, 1)
+    assert figures[0].least
+    assert figures[0].limit == GAIN
+    assert {"line by one agent GB/s", "first by two agents GB/s", "later by threads GB/s"} < figures[0].beside.keys()
+    assert all(figure.value > 0 for figure in figures)
