@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "A run's saves: list, show, seal, pin, prune; what a save must hold.",
     ),
     "report": ("supervisor.commands.report", "An incident as a document, ready for a post-mortem."),
+    "drill": ("supervisor.commands.drill", "Try the way back, from the store or the archive, in a scratch place."),
     "guard": ("supervisor.commands.guard", "Page when a controller is gone, stands, or nobody was told."),
     "runbook": ("supervisor.commands.runbook", "The page for a reason."),
     "console": ("supervisor.commands.console", "All runs over HTTP: see, approve, refuse; metrics."),

@@ -15,15 +15,18 @@ def command(run: str, as_json: bool) -> int:
     """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
     from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
+    from supervisor.drills.record import read_all  # noqa: PLC0415
+    from supervisor.telling.drills import drills_line  # noqa: PLC0415
     from supervisor.telling.say import sentence  # noqa: PLC0415
     from supervisor.telling.status import VIEW  # noqa: PLC0415
     from supervisor.telling.story import status_text, to_json  # noqa: PLC0415
 
     seen = look(run)
-    status = seen.status
+    status, drills = seen.status, read_all(seen.run)
     if as_json:
         shown = to_json(seen.history, None, seen.known)
         shown["controller_alive"] = seen.alive
+        shown["drills"] = [one.model_dump(by_alias=True) for one in drills]
         shown["seen"] = (
             {k: v for k, v in asdict(status).items() if k != "view"}
             | {"view": VIEW.dump_python(status.view, mode="json")}
@@ -36,6 +39,8 @@ def command(run: str, as_json: bool) -> int:
         if status and status.reason in {Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.ARCHIVE_BLIND}:
             soon = "It can't go on" if status.decision == "wait" else "Look at it soon"
             click.echo(f"{soon}: {sentence(status.text)} See: relight runbook {status.reason}")
+        if drills or seen.settings.archive.place:
+            click.echo(drills_line(drills, seen.now))
         if not seen.alive and not seen.history.ended:
             click.echo("No controller is alive: this is what the last one wrote. See: relight run")
     if seen.history.halted:

@@ -6,7 +6,7 @@ An age is `time() - relight_..._timestamp_seconds`: it goes on growing when this
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,6 +16,7 @@ from policies.facts import FaultClass, Incident
 from supervisor.console import documents
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading, Runs, UnreadableError
+from supervisor.drills.record import Kind, newest, read_all
 from supervisor.telling.incident_facts import PARTS, split, waits
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -141,7 +142,21 @@ def _counters(readings: dict[str, Reading]) -> Iterator[Metric]:
     time = CounterMetricFamily(
         "relight_incident_time_seconds", "Where the time of incidents went.", labels=["run", "part"]
     )
+    drilled = GaugeMetricFamily(
+        "relight_drill_timestamp_seconds",
+        "When the last drill of this kind went well; absent where none has.",
+        labels=["run", "kind"],
+    )
+    took = GaugeMetricFamily(
+        "relight_drill_seconds", "How long the last good drill of this kind took.", labels=["run", "kind"]
+    )
     for name, reading in readings.items():
+        drills = read_all(reading.run)
+        for kind in get_args(Kind):
+            good = newest(drills, kind)
+            if good is not None:
+                drilled.add_metric([name, kind], good.ended_at)
+                took.add_metric([name, kind], good.took_s)
         books = documents.ledgers(reading)
         attempts.add_metric([name], len(reading.history.attempts))
         updates.add_metric([name], books.computed)
@@ -152,7 +167,7 @@ def _counters(readings: dict[str, Reading]) -> Iterator[Metric]:
             stopped.add_metric([name, fault.value], sum(1 for one in reading.history.incidents if one.fault is fault))
         for part, seconds in _split(reading.history.incidents).items():
             time.add_metric([name, part], seconds)
-    yield from (attempts, updates, rolled, skipped, again, stopped, time)
+    yield from (attempts, updates, rolled, skipped, again, stopped, time, drilled, took)
 
 
 def _split(incidents: tuple[Incident, ...]) -> dict[str, float]:

@@ -18,6 +18,8 @@ from policies.facts import UNKNOWN
 from supervisor.cli import COMMANDS
 from supervisor.console.metrics import GAUGES, exposition
 from supervisor.console.reading import Runs
+from supervisor.drills.record import Drill, keep
+from supervisor.rundir import RunDir
 from supervisor.telling import runbooks
 
 HERE = Path(__file__).parent
@@ -87,6 +89,28 @@ def test_names_and_helps_follow_the_conventions(tmp_path: Path) -> None:
     assert len({family.name for family in families}) == len(families)
 
 
+def drilled(root: Path, ended_at: float) -> None:
+    one = Drill(
+        number=1,
+        kind="archive",
+        level="load",
+        began_at=0.0,
+        ended_at=ended_at,
+        parts={"fetch": 2.0, "load": 5.5},
+        ok=True,
+    )
+    keep(RunDir(str(next(root.rglob("settings.json")).parent)), one)
+
+
+def test_the_last_good_drill(tmp_path: Path) -> None:
+    journaled(tmp_path, waiting())
+    assert not [name for name, _ in values(tmp_path) if "drill" in name]
+    drilled(tmp_path, 1000.0)
+    got = values(tmp_path)
+    assert got["relight_drill_timestamp_seconds", "kind=archive"] == 1000.0
+    assert got["relight_drill_seconds", "kind=archive"] == 7.5
+
+
 def told_of(rules: str) -> set[str]:
     return set(
         re.findall(
@@ -97,6 +121,7 @@ def told_of(rules: str) -> set[str]:
 
 def test_the_alerts_speak_of_metrics_that_exist(tmp_path: Path) -> None:
     journaled(tmp_path, waiting())
+    drilled(tmp_path, 1000.0)
     exist = {name for name, _ in values(tmp_path)} | {name for name, _, _ in GAUGES}
     rules = RULES.read_text()
     assert len(told_of(rules)) > 10

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import click
 
@@ -38,6 +36,7 @@ def command(run: str, checkpoint: str | None, make: bool) -> int:
     from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415
     from supervisor.commands.checkpoints.opening import find, open_run, settled  # noqa: PLC0415
     from supervisor.telling.say import clean, size, span  # noqa: PLC0415
+    from supervisor.telling.watched import watched  # noqa: PLC0415
 
     opened = open_run(run)
     accounts = opened.accounts()
@@ -50,7 +49,7 @@ def command(run: str, checkpoint: str | None, make: bool) -> int:
         state = done[-1]
     place = opened.seen.settings.archive.place
     began = time.monotonic()
-    with _watched(quiet=not sys.stderr.isatty()) as progress:
+    with watched("archive", quiet=not sys.stderr.isatty()) as progress:
         archive = opened.archive(progress)
         if archive is None:
             raise UserError(f"{run}: it has no archive: [archive] place of relight.toml names one at the first start")
@@ -68,19 +67,3 @@ def command(run: str, checkpoint: str | None, make: bool) -> int:
     click.echo(f"{state.id}: in the archive {clean(place)}, {size(state.bytes)} in {took}, each file read again there")
     click.echo(f"Record of the run: {size(sent)} sent." if sent else "Record of the run: as it was.")
     return 0
-
-
-@contextmanager
-def _watched(*, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """A line with how far it has come, on a terminal."""
-    if quiet:
-        yield lambda _done, _total, _what: None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import TransferSpeedColumn as Speed  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("archive", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)

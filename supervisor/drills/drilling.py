@@ -1,0 +1,141 @@
+"""One drill from end to end: choose a save, bring it into a scratch place, read it, and as far as asked start from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from supervisor.checkpoints.archive.carrying import Progress, no_progress
+from supervisor.checkpoints.store import PosixStore
+from supervisor.drills import fetching, record, training
+from supervisor.drills.record import Drill, Kind, Level
+from supervisor.errors import NotRestorable, UserError
+from supervisor.rundir import RunDir
+from supervisor.settings import Settings
+from supervisor.stores import archive_of, open_store
+
+VIEW_OF = 1
+"""The first attempt of the scratch run: its view is what is read and loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be tried. `checkpoint` empty: the newest. `scratch`: where; empty: below the run directory.
+
+    `deadline_s`: for each of launch, load and update. `keep`: the scratch place stays.
+    """
+
+    kind: Kind
+    level: Level
+    checkpoint: str = ""
+    scratch: str = ""
+    deadline_s: float = 3600.0
+    keep: bool = False
+
+
+@dataclass
+class _Parts:
+    """The seconds of each part, in order. `say` is told of each that begins."""
+
+    say: Callable[[str], None]
+    took: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        self.say(name)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.took[name] = time.monotonic() - began
+
+
+def drill(
+    run: RunDir, settings: Settings, wish: Wish, say: Callable[[str], None], progress: Progress = no_progress
+) -> Drill:
+    """Run one and keep its record, whatever comes of it. Raises UserError where none can be begun, OSError.
+
+    The run itself is not touched: its store is read, and nothing of it is changed.
+    """
+    began, parts, store = time.time(), _Parts(say), open_store(run, settings)
+    with parts.part("choose"):
+        chosen, size = _chosen(store, settings, wish)
+    number = record.begin(run)
+    own = run.path(record.FOLDER, f"{number:04d}")
+    scratch = RunDir(os.path.join(os.path.abspath(wish.scratch), f"drill-{number:04d}") if wish.scratch else own)
+    why = ""
+    try:
+        os.makedirs(scratch.root, mode=0o700, exist_ok=True)
+        _bring(store, settings, scratch, wish, chosen, parts, progress)
+        if wish.level != "bytes":
+            _train(settings, scratch, wish, chosen, parts)
+    except (NotRestorable, UserError) as error:
+        why = str(error)
+    except OSError as error:
+        why = f"{error.filename or scratch.root}: {error.strerror or error}"
+    finally:
+        _keep_log(scratch, f"{own}.log")
+        if not wish.keep:
+            shutil.rmtree(scratch.root, ignore_errors=True)
+            shutil.rmtree(own, ignore_errors=True)
+    one = Drill(
+        number=number,
+        kind=wish.kind,
+        level=wish.level,
+        checkpoint=chosen,
+        bytes=size,
+        began_at=began,
+        ended_at=time.time(),
+        parts=parts.took,
+        ok=not why,
+        why=why[:1000],
+    )
+    record.keep(run, one)
+    return one
+
+
+def _chosen(store: PosixStore, settings: Settings, wish: Wish) -> tuple[str, int]:
+    """(id, bytes) of the save. Raises UserError."""
+    archive = archive_of(settings, store) if wish.kind == "archive" else None
+    if wish.kind == "archive" and archive is None:
+        raise UserError("this run has no archive: [archive] place of relight.toml names one at the first start")
+    seen = archive.scan() if archive is not None else store.scan()
+    state = fetching.choose(seen, "archive" if archive is not None else "store", wish.checkpoint)
+    return state.id, state.bytes
+
+
+def _bring(
+    store: PosixStore, settings: Settings, scratch: RunDir, wish: Wish, chosen: str, parts: _Parts, progress: Progress
+) -> None:
+    """Into a store of its own, and a view of it made: that reads every byte, as before any start."""
+    own = settings.model_copy(
+        update={"checkpoints": settings.checkpoints.model_copy(update={"dir": scratch.path("checkpoints")})}
+    )
+    place = open_store(scratch, own)
+    with parts.part("fetch"):
+        archive = archive_of(settings, place, progress) if wish.kind == "archive" else None
+        if archive is not None:
+            fetching.from_archive(archive, place, chosen)
+        else:
+            fetching.from_store(store, place, chosen)
+    with parts.part("read"):
+        place.make_view(VIEW_OF, chosen)
+
+
+def _train(settings: Settings, scratch: RunDir, wish: Wish, chosen: str, parts: _Parts) -> None:
+    training.prepare(scratch, settings, scratch.path("checkpoints"))
+    with training.supervised(scratch) as controller:
+        for part in ("launch", "load", "update") if wish.level == "update" else ("launch", "load"):
+            with parts.part(part):
+                training.await_part(scratch, controller, part, chosen, wish.deadline_s)
+
+
+def _keep_log(scratch: RunDir, path: str) -> None:
+    """What the drill's controller said outlives the scratch place."""
+    with contextlib.suppress(OSError):
+        shutil.copyfile(scratch.path("drill.log"), path)
