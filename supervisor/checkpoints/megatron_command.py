@@ -41,8 +41,9 @@ WARNED: Final[Mapping[str, str]] = {
         "rank 0 sums every file with sha256 while all wait (99 min for 7 TB); relight sums them beside training, so leave it out"
     ),
 }
+SAVE_INTERVAL: Final = frozenset({"--save-interval", "--persistent-save-interval"})
 _OWN: Final = frozenset({
-    *VALUES, MUST_LOAD, *REFUSED, *WARNED, "--save-interval", "--train-iters", "--train-samples", "--num-layers",
+    *VALUES, MUST_LOAD, *REFUSED, *WARNED, *SAVE_INTERVAL, "--train-iters", "--train-samples", "--num-layers",
     "--hidden-size", "--num-attention-heads", "--seq-length", "--micro-batch-size", "--global-batch-size", "--data-path",
     "--mock-data", "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--use-checkpoint-args", "--bf16", "--fp16",
     "--tokenizer-type", "--use-distributed-optimizer", "--pretrained-checkpoint", "--async-save",
@@ -106,7 +107,7 @@ def _is_given(argv: Sequence[str], name: str) -> bool:
 
 def _warnings(names: set[str]) -> tuple[str, ...]:
     found = [f"{name}: {why}" for name, why in WARNED.items() if name in names]
-    if "--save-interval" not in names:
+    if names.isdisjoint(SAVE_INTERVAL):
         found.append("--save-interval is not given: Megatron then saves at the end only. See: relight interval")
     return tuple(found)
 

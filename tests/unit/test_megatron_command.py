@@ -116,6 +116,7 @@ def test_what_is_only_slow_is_only_said():
 
 
 def test_a_run_that_would_never_save_is_told():
+    assert prepare((*PLAIN[:-2], "--persistent-save-interval=100")).warnings == ()
     found = prepare(PLAIN[:-2])
     assert found.warnings == (
         "--save-interval is not given: Megatron then saves at the end only. See: relight interval",
