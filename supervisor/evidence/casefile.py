@@ -11,7 +11,7 @@ from typing import Final
 from policies.clues import Case, Clue, LastWords, Pace, Stack
 from supervisor.evidence.accounting import completed, ends, of_others
 from supervisor.evidence.clocks import SLACK_S, Clocks, is_kernel, measure, stepped_from
-from supervisor.evidence.labels import read_label
+from supervisor.evidence.labels import Label, read_label
 from supervisor.evidence.names import expand, numbers
 from supervisor.evidence.places import Block, Places, bus_of
 from supervisor.evidence.placing import resolve
@@ -160,7 +160,10 @@ def _named(raw: Raw, places: Places) -> list[str]:
 
 
 def _who(raw: Raw, file: str, places: Places, blocks: Sequence[Block]) -> tuple[int | None, str | None]:
-    rank, node = places.resolve(raw.label, file)
+    label = raw.label
+    if label == Label() and (host := places.section(file, raw.line)) is not None:
+        label = replace(label, node=host)
+    rank, node = places.resolve(label, file)
     groups = raw.groups
     if "rank" in groups and len(groups["rank"]) < 8:
         rank = int(groups["rank"])

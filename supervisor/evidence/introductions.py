@@ -7,7 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from supervisor.evidence.names import file_local, file_rank
+from supervisor.evidence.names import file_local, file_rank, stem_node
 from supervisor.evidence.places import Places
 from supervisor.evidence.reading import FileReading
 
@@ -49,6 +49,21 @@ def hosts_told(readings: Sequence[FileReading], spoken_in: Mapping[str, Mapping[
         if len(told) == 1 and set(spoken_in.get(reading.name, ())) <= told:
             homes[reading.name] = told.pop()
     return homes
+
+
+def sections(reading: FileReading) -> list[tuple[int, str]]:
+    """Headings that divide a file by hosts, as (line, host); none where they name but one. A bare name is one between dashes."""
+    heads = []
+    for raw in reading.raws:
+        ruled = raw.row.kind == "layout-host" and raw.text.startswith(("##", "==", "--", "**"))
+        if raw.row.kind != "layout-section" and not ruled:
+            continue
+        before, _, after = raw.around.partition("\f")
+        framed = before.rstrip("\n").endswith("---") and after.startswith("---")
+        name = raw.groups.get("node") or stem_node(raw.groups.get("path", "")) or (framed and raw.groups.get("bare"))
+        if name:
+            heads.append((raw.line, name))
+    return heads if len({name for _, name in heads}) > 1 else []
 
 
 def _small(text: str | None) -> int | None:

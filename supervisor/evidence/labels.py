@@ -28,7 +28,7 @@ _RANK: Final = (
     re.compile(r"(?:^|\W)\[rank[ :=]?(\d{1,6})\]", re.IGNORECASE),
     re.compile(r"\[(?:PG [^\]]{0,80}?)?Rank (\d{1,6})\]"),
     re.compile(r"\b[Rr]ank[=:] ?(\d{1,6})\b"),
-    re.compile(r"^\s*Rank (\d{1,6})\b"),
+    re.compile(r"^\s*[Rr]ank (\d{1,6})\b"),
     re.compile(r"\b[Rr]ank (\d{1,6}): "),
     re.compile(r"\bon rank (\d{1,6})\b"),
     re.compile(r"\boperation \w+ from rank (\d{1,6})\b"),
@@ -45,16 +45,18 @@ _NCCL: Final = re.compile(r"(?:^|[\]\s:>|])([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?:(
 _NATIVE: Final = re.compile(r"(?:^|\s)\[([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? ?:(\d{2,8}) ?(?::\d+ ?:\d+)?\]")
 _RAY: Final = re.compile(r"\(\w+(?:\([^)]*\))? pid=(\d+)(?:, ip=([\d.]+))?\)")
 _KERNEL: Final = re.compile(
-    r"(?<![+-])\d\d:\d\d(?:\.\d+|,\d+(?![\d+Z-]))?(?:Z|[+-]\d\d:?\d\d)? ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
+    r"(?<![+-])\d\d:\d\d(?:\.\d+|,\d+(?![\d+Z-]))?(?:Z|[+-]\d\d:?\d\d| (?:UTC|GMT|[CEMP][SD]T|CES?T|[BIJK]ST))?"
+    r" ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
 )
 """`host program[pid]: ` behind a time. One with a comma and a zone is dmesg's own (`--time-format=iso`): no host stands there."""
 
 _PDSH: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): ")
 _PDSH_RANK: Final = re.compile(r"^([A-Za-z][\w-]{0,62}): +(?:\[rank|\[20\d\d-|rank[ =:])", re.IGNORECASE)
 _CONSOLE: Final = re.compile(
-    r"^<([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?> |^\[([A-Za-z][\w-]*\d)(?:\.[\w.-]+)?\] (?=\[? *\d+\.\d|20\d\d-|\w{3} \w{3} )"
+    r"^<([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)?> |^\[([A-Za-z][\w-]*\d)(?:\.[\w.-]+)?\] (?=\[? *\d+\.\d|\[?20\d\d-|\[?\w{3} \w{3} )"
     r"|^<\d{1,3}>1 20\S{8,30} ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? "
-    r"|^([A-Za-z][\w-]{0,61}\d[\w-]{0,20})(?:\.[\w.-]+)?: ?(?=\[ *\d{1,9}\.\d{3,9}\] |\[\w{3} \w{3} [ \d]\d )"
+    r"|^([A-Za-z][\w-]{0,61}\d[\w-]{0,20})(?:\.[\w.-]+)?(?:: ?| \| | )(?=\[ *\d{1,9}\.\d{3,9}\] |\[\w{3} \w{3} [ \d]\d )"
+    r"|^1[5-9]\d{8}\.\d{6} ([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? [\w.()-]+(?:\[\d+\])?: "
     r"|^([A-Za-z][\w-]{0,62})(?:\.[\w.-]+)? (?:kernel|login): ?(?=\[ *\d{1,9}\.\d{3,9}\] |\[\w{3} \w{3} [ \d]\d )"
 )
 """What stands before the lines of a machine's console, and in those of a collector of logs (RFC 5424). A serial line has its

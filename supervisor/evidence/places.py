@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from supervisor.evidence.labels import Label
@@ -44,6 +45,7 @@ class Places:
     )  # its lowest rank, by what the launcher reports of another
     rank_of_bus: dict[tuple[str, str], int] = field(default_factory=dict)  # (node, PCI bus) -> rank
     blocks: list[Block] = field(default_factory=list)
+    sections: dict[str, list[tuple[int, str]]] = field(default_factory=dict)  # of a file: line of a heading, its host
     _slots: dict[str, int] = field(default_factory=dict)
 
     def slot(self, node: str | None) -> int | None:
@@ -79,6 +81,12 @@ class Places:
             return short
         trimmed = re.sub(r"-(ib|eth|hsn|opa|bond)\w*$", "", short)
         return trimmed if self.slot(trimmed) is not None else None
+
+    def section(self, file: str, line: int) -> str | None:
+        """The host under whose heading a line stands, in a file that has such headings."""
+        heads = self.sections.get(file, [])
+        above = bisect_right(heads, line, key=lambda head: head[0])
+        return heads[above - 1][1] if above else None
 
     def resolve(self, label: Label, file: str) -> tuple[int | None, str | None]:
         """Rank and node of a speaker."""

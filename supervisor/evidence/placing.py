@@ -17,6 +17,7 @@ from supervisor.evidence.introductions import (
     launched,
     number,
     reported,
+    sections,
     world_info,
 )
 from supervisor.evidence.jobs import told_job
@@ -97,6 +98,10 @@ def resolve(
     for name, home in homes.items():
         spoken[home] += 1
         spoken_in[name][home] += 1
+    places.sections = {reading.name: heads for reading in readings if (heads := sections(reading))}
+    for name, heads in places.sections.items():
+        spoken.update(host for _, host in heads)
+        spoken_in[name].update(host for _, host in heads)
     labelled = set(spoken)
     for block in places.blocks:
         spoken[block.node] += 1

@@ -276,14 +276,14 @@ class _Work:
         before = after = stamp
         around = ""
         root = signature.role == "root"
-        if root or signature.kind.startswith(("activity", "layout-block", "layout-stack")):
+        if root or signature.kind.startswith(("activity", "layout-block", "layout-stack", "layout-section")):
             behind, ahead = self._behind(data, start), data[stop + 1 : stop + 1 + LOOK_ON]
             if stamp is None:
                 before, after = _nearest(reversed(behind.split(b"\n"))), _nearest(ahead.split(b"\n"))
             if root:
                 around = _traceback(behind, ahead, signature.kind)
             elif signature.kind.startswith("layout"):
-                upon = behind[-400:] if signature.kind == "layout-block" else b""
+                upon = b"" if signature.kind == "layout-stack" else behind[-400:]
                 around = "\f".join(uncoloured(part.decode("utf-8", "replace")) for part in (upon, ahead[:2600]))
         raw = Raw(
             line=line,

@@ -23,7 +23,10 @@ WORTH: Final = 2000
 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,16}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _WORDS: Final = ("log", "MESSAGE", "message", "msg")
-_HOSTS: Final = ("_HOSTNAME", "hostname")
+_HOSTS: Final = ("_HOSTNAME", "hostname", "host", "node", "node_name")
+_RANKS: Final = ("global_rank", "rank")
+_RAISED: Final = ("exc_info", "exception", "stack_trace", "traceback")
+_TIMES: Final = ("time", "timestamp", "ts", "@timestamp", "asctime", "datetime")
 _PROGRAM: Final = "kernel: "
 """What stands for the program that spoke, so that the host before it is read as in a kernel's log."""
 
@@ -72,8 +75,15 @@ def unwrapped(line: str) -> str:
     )
     if words is None:
         return line
-    host = next((f"{given[name]} {_PROGRAM}" for name in _HOSTS if isinstance(given.get(name), str)), "")
-    return f"{_told_time(given)}{host}{words.rstrip()}"
+    raised = next((given[name] for name in _RAISED if isinstance(given.get(name), str)), words)
+    if "Traceback (most recent call last)" in raised:
+        words = raised.rstrip().rsplit("\n", 1)[-1]
+    host = next((given[name] for name in _HOSTS if isinstance(given.get(name), str)), "")
+    rank = next((given[name] for name in _RANKS if type(given.get(name)) is int), None)
+    told = _told_time(given)
+    if rank is not None:
+        return f"{host and host + ': '}[rank{rank}]: {told and f'[{told.strip()}] '}{words.rstrip()}"
+    return f"{told}{host and f'{host} {_PROGRAM}'}{words.rstrip()}"
 
 
 def _told_time(given: dict[str, object]) -> str:
@@ -81,7 +91,7 @@ def _told_time(given: dict[str, object]) -> str:
     if isinstance(since, str) and since.isdecimal() and len(since) < 18:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(int(since) // 1_000_000))
     return next(
-        (f"{given[name]} " for name in ("time", "timestamp", "ts", "@timestamp") if isinstance(given.get(name), str)),
+        (f"{given[name]} " for name in _TIMES if isinstance(given.get(name), str)),
         "",
     )
 

@@ -91,13 +91,15 @@ def _afternoon(hms: str, half: str | None) -> float:
 
 
 def _epoch(m: re.Match[str]) -> Stamp | None:
-    return Stamp(int(m[1]) + float("0." + (m[2] or "0")), True, True, bool(m[2]))
+    whole, fraction = m[1] or m[3], m[2] or m[4]
+    return Stamp(int(whole) + float("0." + (fraction or "0")), True, True, bool(fraction))
 
 
 _EPOCH: Final = re.compile(
     r"^(?:\[[^\]]{1,40}\]:?|\d{1,6}: |\S{1,40}: ?)?(?:\[|libfabric:\d{1,10}:)(1[5-9]\d{8})(?:\.(\d{3,9})\]|::)"
+    r"|^(1[5-9]\d{8})\.(\d{6}) [A-Za-z]"
 )
-"""Seconds since 1970, as UCX and libfabric write them before their lines."""
+"""Seconds since 1970, as UCX and libfabric write them before their lines, and `journalctl -o short-unix`."""
 
 _CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
 """What all forms have in common; looked for first, because most of a line is no time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from logcases import EACH, NODES, WORLD, diagnose, head, node_of, steps, timeouts
 
@@ -124,6 +126,85 @@ def test_a_console_with_the_prompt_of_its_host(tmp_path, prompt, line):
     console = f"gx-03 login: {prompt}\n[ 9012.100201] Kernel panic - not syncing: Hard LOCKUP\n"
     got = diagnose(tmp_path, {"console.log": console, "slurm-77.out": head() + steps() + timeouts(range(8, 12))})
     assert (got["first_error"]["line"], got["suspect_nodes"]) == (line, ["gx-03"])
+
+
+GONE = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1777889140.123456 gx-03 kernel: {}",
+        "Mon 2026-05-04 10:05:40 UTC gx-03 kernel: {}",
+        "gx-03 | [Mon May  4 10:05:40 2026] {}",
+        "gx-03 [Mon May  4 10:05:40 2026] {}",
+        "[gx-03] [Mon May  4 10:05:40 2026] {}",
+    ],
+)
+def test_whose_kernel_it_is_in_the_forms_of_collectors(tmp_path, line):
+    other = line.replace("gx-03", "gx-01").format("perf: interrupt took too long") + "\n"
+    log = head() + steps() + timeouts(range(8, 12))
+    got = diagnose(tmp_path, {"kern.log": other + line.format(GONE) + "\n", "slurm-77.out": log})
+    assert (got["category"], got["suspect_nodes"]) == ("hardware.gpu", ["gx-03"])
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "==> logs/dmesg-{}.log <==",
+        "---------------\n{}\n---------------",
+        "===== {} =====",
+        "### host: {} ###",
+        "--- {}.cluster.local ---",
+    ],
+)
+def test_a_file_with_a_part_for_each_host(tmp_path, heading):
+    parts = [
+        heading.format(n)
+        + "\n[   12.1] all is well\n"
+        + (f"[Mon May  4 10:05:40 2026] {GONE}\n" if n == "gx-03" else "")
+        for n in NODES
+    ]
+    got = diagnose(
+        tmp_path, {"all-dmesg.txt": "".join(parts), "slurm-77.out": head() + steps() + timeouts(range(8, 12))}
+    )
+    assert (got["category"], got["first_error"]["node"], got["suspect_nodes"]) == ("hardware.gpu", "gx-03", ["gx-03"])
+
+
+@pytest.mark.parametrize("told", ["gx-01\ngx-02\ngx-03\n", "==> logs/dmesg-gx-03.log <==\n"])
+def test_names_that_stand_alone_are_no_headings(tmp_path, told):
+    log = told + steps() + f"[Mon May  4 10:05:40 2026] {GONE}\n"
+    got = diagnose(tmp_path, {"slurm-77.out": head() + log})
+    assert (got["category"], got["suspect_nodes"]) == ("hardware.gpu", [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"asctime": "2026-05-04 10:06:30", "rank": 9, "message": "KeyError: 'labels'"},
+        {"time": "2026-05-04T10:06:30Z", "host": "gx-03", "rank": 9, "msg": "KeyError: 'labels'"},
+        {
+            "ts": "2026-05-04T10:06:30Z",
+            "global_rank": 9,
+            "message": 'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 7',
+        },
+        {
+            "ts": "2026-05-04T10:06:30Z",
+            "rank": 9,
+            "message": "step failed",
+            "exc_info": "Traceback (most recent call last):\n  x\nKeyError: 7",
+        },
+    ],
+)
+def test_a_logger_that_writes_json_tells_the_rank(tmp_path, line):
+    got = diagnose(tmp_path, {"job.jsonl": head() + steps() + json.dumps(line) + "\n"})
+    assert (got["category"], got["first_error"]["rank"], got["first_error"]["node"]) == ("software.user", 9, "gx-03")
+
+
+def test_a_node_that_the_scheduler_cannot_reach(tmp_path):
+    control = "[2026-05-04T10:06:30.1] error: agent/is_node_resp: node:gx-03 RPC:REQUEST_PING : Communication connection failure\n"
+    got = diagnose(tmp_path, {"slurmctld.log": control, "slurm-77.out": head() + steps() + timeouts(range(8, 12))})
+    assert (got["category"], got["suspect_nodes"]) == ("scheduler.nodefail", ["gx-03"])
 
 
 def test_another_name_of_a_host_stands_behind_a_word(tmp_path):
