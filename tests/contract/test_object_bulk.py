@@ -18,7 +18,8 @@ import obstore
 from obstore.store import MemoryStore
 
 from supervisor.bench.s3_server import Server, has_moto, s3_server
-from supervisor.checkpoints.objects.bulk import FOLDER, Bulk, Copied, Differs, PosixBulk, RemoteBulk
+from supervisor.checkpoints.objects.bulk import FOLDER, Bulk, Copied, Differs, PosixBulk
+from supervisor.checkpoints.objects.bulk_remote import RemoteBulk
 from supervisor.checkpoints.objects.opening import bucket
 from supervisor.checkpoints.objects.port import MARKER, Missing, NotYet
 from supervisor.checkpoints.objects.posix import PosixObjects

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
 from supervisor.checkpoints.manifest import FileEntry
-from supervisor.checkpoints.objects.bulk import Pace
+from supervisor.checkpoints.objects.landing import Pace
 from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
 
 Progress = Callable[[int, int, str], None]

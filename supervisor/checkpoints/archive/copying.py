@@ -18,7 +18,8 @@ from supervisor.checkpoints.archive.records import COPIED, DAMAGED, MANIFESTS, C
 from supervisor.checkpoints.archive.shelf import Shelf, away, filed
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, RECORD_LIMIT, Archived, Committed, FileEntry, UnsoundError
 from supervisor.checkpoints.objects.bulk import Copied as Landed
-from supervisor.checkpoints.objects.bulk import Differs, Pace
+from supervisor.checkpoints.objects.bulk import Differs
+from supervisor.checkpoints.objects.landing import Pace
 from supervisor.checkpoints.objects.port import NotYet
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId

@@ -23,7 +23,8 @@ from supervisor.checkpoints.archive.records import DAMAGED, Damaged
 from supervisor.checkpoints.archive.shelf import Kept, Shelf, away
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, Archived, FileEntry, Outcome, Restored
 from supervisor.checkpoints.objects.bulk import Copied as Landed
-from supervisor.checkpoints.objects.bulk import Differs, Pace
+from supervisor.checkpoints.objects.bulk import Differs
+from supervisor.checkpoints.objects.landing import Pace
 from supervisor.checkpoints.objects.port import Missing, NotYet
 from supervisor.checkpoints.places import Place
 from supervisor.checkpoints.store import PosixStore

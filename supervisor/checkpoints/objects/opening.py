@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
-from supervisor.checkpoints.objects.bulk import Bulk, PosixBulk, RemoteBulk
+from supervisor.checkpoints.objects.bulk import Bulk, PosixBulk
+from supervisor.checkpoints.objects.bulk_remote import RemoteBulk
 from supervisor.checkpoints.objects.port import Objects
 from supervisor.checkpoints.objects.posix import LAG_S, PosixObjects
 from supervisor.errors import UserError
