@@ -377,10 +377,17 @@ class LastGood(Promise):
     number = 11
     title = "the last good checkpoint is never deleted before a newer one is sealed"
 
+    def __init__(self) -> None:
+        self._good: set[str] = set()  # by the changes themselves: others may delete too, in the same turn
+
     def stored(self, case: Checkers, what: str, name: str) -> None:
         """Was it the newest?"""
+        if what in {"completed", "restored"}:
+            self._good.add(name)
+        elif what in {"deleted", "vanished", "rotten", "condemn"}:
+            self._good.discard(name)
         if what == "deleted" and name in case.completed:
-            left = [case.completed[s.id] for s in case.world.store.completed() if s.id in case.completed]
+            left = [case.completed[one] for one in self._good if one in case.completed]
             if not left or max(left) < case.completed[name]:
                 case.broken(self, f"{name} was deleted; what is left is older")
 

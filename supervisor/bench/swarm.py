@@ -18,6 +18,7 @@ from supervisor.bench.world.desk import Person
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Curse, Job
 from supervisor.bench.world.points import Points
+from supervisor.bench.world.store import SAVE_BYTES
 from supervisor.bench.world.timeline import clock
 from supervisor.bench.world.world import SimWorld
 
@@ -106,6 +107,23 @@ FAULTS: Final[dict[str, Fault]] = {
 }
 
 
+def _copy_rots(world: SimWorld, rng: Random) -> None:
+    whole = world.archive.whole()
+    if len(whole) > 1:
+        world.archive.rot(rng.choice(whole).save.id)
+
+
+ARCHIVE_FAULTS: Final[dict[str, Fault]] = {
+    "archive": lambda w, r: w.archive.away(r.choice([3.0, 40.0, 400.0])),
+    "hang": lambda w, r: w.archive.hang(r.choice([3.0, 100.0, 1000.0])),
+    "full": lambda w, r: w.archive.fail(r.choice([40.0, 400.0])),
+    "copy": _copy_rots,
+    "all": lambda w, _: w.store.lose_all() if w.archive.whole() else None,
+    "room": lambda w, r: w.store.leaves(int(r.choice([0.5, 1.5, 100.0]) * SAVE_BYTES)),
+}
+"""Of worlds that have an archive, beside the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What a seed has drawn."""
@@ -158,7 +176,25 @@ def draw(seed: int) -> Drawn:
     count = rng.randrange(1, 15)
     faults = sorted((rng.uniform(20.0, SAFETY_S), rng.choice(mix)) for _ in range(count))
     kills = frozenset(rng.randrange(1_500) for _ in range(rng.choice([0, 0, 1, 4, 20])))
-    return Drawn(given, tuple(faults), kills)
+    return _with_archive(Drawn(given, tuple(faults), kills), seed)
+
+
+def _with_archive(drawn: Drawn, seed: int) -> Drawn:
+    """Some worlds have one, and more that may go wrong. Drawn apart, so that the others stay as they were."""
+    rng = Random(f"with {seed}")
+    if rng.random() > 0.3:
+        return drawn
+    often = {"archive_every_s": rng.choice([60.0, 240.0]), "reread_every_s": rng.choice([60.0, 86_400.0])}
+    rules = drawn.given.rules
+    given = drawn.given.but(
+        archive=True,
+        rules=rules.model_copy(update={"checkpoint": rules.checkpoint.model_copy(update=often)}),
+        copy_s=rng.choice([1.0, 40.0]),
+        restore_s=rng.choice([1.0, 60.0]),
+    )
+    mix = rng.sample(sorted(ARCHIVE_FAULTS), rng.randrange(1, 4))
+    more = [(rng.uniform(60.0, SAFETY_S), rng.choice(mix)) for _ in range(rng.randrange(1, 6))]
+    return Drawn(given, tuple(sorted((*drawn.faults, *more))), drawn.kills)
 
 
 def swarm_one(seed: int) -> Outcome:
@@ -167,11 +203,17 @@ def swarm_one(seed: int) -> Outcome:
     watch = Checkers()
     world = SimWorld(drawn.given, seed, Points(drawn.kills), watch)
     watch.world = world
-    begin = clock(drawn.given.start)
+    begin, apart = clock(drawn.given.start), Random(seed)
+
+    def hit(name: str) -> None:
+        if name in FAULTS:
+            FAULTS[name](world, world.rng)
+        else:
+            ARCHIVE_FAULTS[name](world, apart)
 
     def play() -> None:
         for when, name in drawn.faults:
-            world.time.at(begin + when, lambda name=name: FAULTS[name](world, world.rng))  # type: ignore[misc]
+            world.time.at(begin + when, lambda name=name: hit(name))  # type: ignore[misc]
         world.begin()
         world.run_until(begin + SAFETY_S, lambda: world.code is not None)
         calm(world)
@@ -191,6 +233,9 @@ def _settle(world: SimWorld, watch: Checkers) -> None:
 def calm(world: SimWorld) -> None:
     """The faults stop: what is frozen thaws, what is away comes back, nothing new goes wrong."""
     world.cluster.lose.clear()
+    if world.given.archive:
+        world.archive.recover()
+        world.store.leaves(100 * SAVE_BYTES)
     world.cluster.late.clear()
     world.training.curses = [c for c in world.training.curses if c.sample is not None]  # poisoned data stays poisoned
     world.points.stop()

@@ -126,6 +126,11 @@ class SimArchive:
         """No copy succeeds."""
         self.fails_until = self._time.now + seconds
 
+    def recover(self) -> None:
+        """It answers again, and takes in."""
+        self.away_until = self.hangs_until = self.fails_until = 0.0
+        self._note("back", "")
+
     def rot(self, name: str) -> None:
         """A copy's bytes are no longer what was copied."""
         self.copies[name].sound = False
