@@ -96,6 +96,16 @@ def test_an_archive_that_is_away_is_said_and_is_not_an_empty_one(relight, run, p
     assert not os.path.exists(place)
 
 
+def test_an_archive_that_can_not_be_opened_here_hides_no_saves(relight, tmp_path):
+    sealed(a_run(tmp_path, archive={"place": "ftp://host/x"}), 10)
+    code, out, err = relight("checkpoints", "list", "demo")
+    assert (code, err) == (3, "")
+    assert "completed; latest" in out
+    assert "Archive ftp://host/x: it can't be read now: " in out
+    code, _, err = relight("checkpoints", "archive", "demo")
+    assert (code, err.count("\n")) == (2, 1)
+
+
 def test_rot_is_not_archived(relight, run, place):
     sealed(run, 10)
     shard = run.path("checkpoints/saves/a0001/iter_0000010/__2_0.distcp")

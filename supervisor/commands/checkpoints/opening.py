@@ -51,9 +51,13 @@ class Opened:
         return archive_of(self.seen.settings, self.store, progress)
 
     def archived(self) -> Archived | None:
-        """What its archive shows now; each call there has a deadline. Raises UserError."""
-        archive = self.archive()
-        return Archived(self.seen.settings.archive.place, archive.scan()) if archive is not None else None
+        """What its archive shows now; each call there has a deadline. An archive that can't be opened here hides no saves."""
+        place = self.seen.settings.archive.place
+        try:
+            archive = self.archive()
+        except UserError as error:
+            return Archived(place, Unreadable(str(error)))
+        return Archived(place, archive.scan()) if archive is not None else None
 
 
 def open_run(name: str) -> Opened:
