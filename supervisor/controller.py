@@ -134,6 +134,8 @@ class Controller:
             self._desk.close()
             await hub.close()
             files.close()
+            if parts.reading is not None:
+                parts.reading.end()  # hours of it, perhaps; the next controller begins anew
             await asyncio.to_thread(self._workers.shutdown)
             self.journal.close()
 
