@@ -17,6 +17,10 @@ class Reading:
     crew: Reads
     store: StoreReading
 
+    def end(self) -> None:
+        """The controller ends."""
+        self.store.end()
+
     def follow(self, history: History, view: View, now: float) -> None:
         """Let those read who may now; the limit of speed holds while an attempt runs."""
         found = may_read(history, view, now)

@@ -105,6 +105,7 @@ class _Spread:
     ends: Counter[str] = field(default_factory=Counter)
     probed: set[str] = field(default_factory=set)
     rate: float | None = None
+    look_at: float = 0.0
 
     def run(self) -> None:
         """Until every file has an answer that may be believed. Raises CancelledError, OSError."""
@@ -134,15 +135,18 @@ class _Spread:
                 continue
 
     def _look(self) -> None:
-        """Who may read by now, how fast, and who is late."""
-        readers, rate = self.readers, self.readers.here.pace.rate
+        """Who may read by now, how fast, and who is late; now and then, not after each of thousands of answers."""
+        readers, rate, now = self.readers, self.readers.here.pace.rate, self.readers.clock()
+        if now < self.look_at:
+            return
+        self.look_at = now + LOOK_S
         for node in readers.crew.claim(self.name, first=readers.first, but=frozenset(self.dropped)):
             self.shares.join(node)
         if rate != self.rate:
             self.rate = rate
             for node in self.shares.nodes:
                 self._ask(node, [])
-        for node in self.shares.late(readers.clock(), rate):
+        for node in self.shares.late(now, rate):
             self._drop(node)
             self.dropped.add(node)
 

@@ -79,9 +79,12 @@ class Shares:
     def choose(self, node: str) -> Job | None:
         """What this node should read next; None: nothing now."""
         known = self._nodes.get(node)
-        if known is None or len(known.out) >= WINDOW:
+        if known is None or len(known.out) >= WINDOW or not self._waiting:
             return None
         most = 2 * self._total / len(self._nodes)
+        smallest = self._waiting[next(reversed(self._waiting))].stamp.size
+        if known.given and known.given + smallest > most:
+            return None  # said at once: hundreds of nodes are asked after each answer
         for job in self._waiting.values():
             fits = known.given == 0 or known.given + job.stamp.size <= most
             if fits and node not in self._tried.get(job.name, ()):

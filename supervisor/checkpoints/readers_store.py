@@ -15,9 +15,10 @@ from supervisor.checkpoints.reading.throttle import Pace
 
 @dataclass(frozen=True, slots=True)
 class StoreReading:
-    """`beside`: for seals and scrubs, all at one `pace` together; `urgent`: for a view. `rate`: bytes a second, or None.
+    """`beside`: for seals and scrubs, all at one `pace` together; `urgent`: for a view, at `urgent_pace`, without a limit.
 
-    The limit is for reading beside training: `training(False)` lifts it, also for what is being read already.
+    `rate`: the limit, bytes a second, or None. It is for reading beside training: `training(False)` lifts it, also for
+    what is being read already.
     """
 
     threads: int
@@ -25,7 +26,13 @@ class StoreReading:
     pace: Pace
     beside: ReadFiles
     urgent: ReadFiles
+    urgent_pace: Pace
     room: Room = field(default_factory=lambda: Room(available()))
+
+    def end(self) -> None:
+        """Give up what is being read: the controller ends, and the next one begins anew."""
+        self.pace.end()
+        self.urgent_pace.end()
 
     def training(self, runs: bool) -> None:
         """Does an attempt run now?"""
@@ -35,8 +42,8 @@ class StoreReading:
 def by_threads(threads: int | None = None, rate: float | None = None) -> StoreReading:
     """By threads of this process alone: `threads` None is two a core, at most 16."""
     count = threads or min(16, 2 * (os.cpu_count() or 1))
-    pace = Pace(rate)
-    return StoreReading(count, rate, pace, ByThreads(count, pace), ByThreads(count))
+    pace, urgent = Pace(rate), Pace()
+    return StoreReading(count, rate, pace, ByThreads(count, pace), ByThreads(count, urgent), urgent)
 
 
 def by_agents(
@@ -50,5 +57,5 @@ def by_agents(
     here = by_threads(threads, rate)
     told: set[str] = set()
     beside = Readers(ByThreads(here.threads, here.pace), crew, tell, worth=worth, told=told)
-    urgent = Readers(ByThreads(here.threads), crew, tell, first=True, worth=worth, told=told)
-    return StoreReading(here.threads, rate, here.pace, beside, urgent)
+    urgent = Readers(ByThreads(here.threads, here.urgent_pace), crew, tell, first=True, worth=worth, told=told)
+    return StoreReading(here.threads, rate, here.pace, beside, urgent, here.urgent_pace)

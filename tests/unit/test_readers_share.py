@@ -196,6 +196,26 @@ def test_who_waits_for_a_limit_goes_on_when_it_is_lifted():
     assert throttle.limited
 
 
+def test_when_the_controller_ends_nobody_reads_on():
+    reading = by_threads(2, 1.0)
+    throttle, ended = Throttle(reading.pace), []
+    throttle.take(3600)
+
+    def take():
+        with pytest.raises(CancelledError):
+            throttle.take(1)
+        ended.append(True)
+
+    waiting = threading.Thread(target=take)
+    waiting.start()
+    reading.end()
+    waiting.join(20)
+    assert ended == [True]
+    for pace in (reading.pace, reading.urgent_pace):
+        with pytest.raises(CancelledError):
+            Throttle(pace).take(1)
+
+
 def test_one_reading_is_cancelled_and_the_other_waits_on():
     pace = Pace(1.0)
     one, other = Throttle(pace), Throttle(pace)

@@ -28,6 +28,17 @@ class Pace:
         self._changed = threading.Condition()
         self._free_at = clock()
         self._changes = 0
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Is it over with all reading at this pace?"""
+        return self._ended
+
+    def end(self) -> None:
+        """Let nobody who goes by this pace read on, now or later."""
+        self._ended = True
+        self.wake()
 
     @property
     def rate(self) -> float | None:
@@ -89,7 +100,7 @@ class Throttle:
     @property
     def cancelled(self) -> bool:
         """Is it over?"""
-        return self._cancelled.is_set()
+        return self._cancelled.is_set() or self.pace.ended
 
     def cancel(self) -> None:
         """Let nobody read on."""
@@ -98,6 +109,6 @@ class Throttle:
 
     def take(self, size: int) -> None:
         """Wait until `size` bytes may be read. Raises CancelledError."""
-        self.pace.take(size, self._cancelled.is_set)
-        if self._cancelled.is_set():
+        self.pace.take(size, lambda: self.cancelled)
+        if self.cancelled:
             raise CancelledError
