@@ -368,3 +368,10 @@ def test_rotten_pieces_are_sent_again(root, place, tmp_path):
         path.unlink()  # the index of before: nothing is known to be there
     archive_of(place, look_at(root)).keep_record(str(run))
     assert "spec.json" in archive_of(place, look_at(root)).restore_record(str(tmp_path / "again"))
+
+
+def test_nothing_is_made_where_the_stores_file_system_is_away(place, tmp_path):
+    with pytest.raises(NotRestorable, match="is not there") as refused:
+        archive_of(place, PosixStore(str(tmp_path / "unmounted/run/checkpoints"), WORLD, Now())).restore(ID)
+    assert refused.value.not_yet
+    assert not (tmp_path / "unmounted").exists()

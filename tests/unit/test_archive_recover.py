@@ -80,3 +80,46 @@ def test_a_journal_that_has_rotted_there_does_not_come_back(relight, run, place)
     assert code == 3
     assert "missing in the archive, or damaged" in err
     assert not os.path.exists(run.root)  # no half of it
+
+
+# --- a store that is lost, while the run is not --------------------------------------------------------------------
+
+
+def test_the_newest_copy_comes_back_into_a_store_that_was_lost(relight, run, place):
+    store = sealed(run, 10, 20)
+    for one in ("a0001-i0000010", ID):
+        assert relight("checkpoints", "archive", "demo", one, "--make")[0] == 0
+    good = data_of(store.place(ID).data)
+    shutil.rmtree(run.path("checkpoints"))
+    code, out, err = relight("checkpoints", "restore", "demo")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "if it is lost for good, --make makes an empty one" in err
+    assert not os.path.exists(run.path("checkpoints"))
+    code, out, err = relight("checkpoints", "restore", "demo", "--make")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{ID}: completed, ")
+    assert data_of(store.place(ID).data) == good
+    assert relight("checkpoints", "restore", "demo", "a0001-i0000010")[0] == 0
+    assert [s.id for s in store.scan()] == ["a0001-i0000010", ID]
+    assert relight("checkpoints", "restore", "demo", ID)[0] == 0
+
+
+def test_what_can_not_be_restored_is_one_line(relight, run, place, tmp_path):
+    sealed(run, 20)
+    code, _, err = relight("checkpoints", "restore", "demo")
+    assert (code, err.count("\n"), "the archive can't be read now" in err) == (3, 1, True)
+    assert relight("checkpoints", "archive", "demo", "--make")[0] == 0
+    code, out, err = relight("checkpoints", "restore", "demo", "a0001-i0000010")
+    assert (code, out, err) == (1, "a0001-i0000010: not restored: the archive has no copy of a0001-i0000010\n", "")
+    assert relight("checkpoints", "restore", "demo", "newest")[0] == 2
+    os.unlink(place / f".bulk/demo/saves/{ID}/__1_0.distcp")
+    code, _, err = relight("checkpoints", "restore", "demo")
+    assert (code, "no copy in the archive is whole" in err) == (1, True)
+    code, out, _ = relight("checkpoints", "restore", "demo", ID)
+    assert (code, "is missing in the archive" in out) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["restore", "recover"])
+def test_each_has_examples_and_tells_its_exit_codes(relight, name):
+    code, out, _ = relight("checkpoints", name, "--help")
+    assert (code, "Examples:" in out, "Exit codes: " in out) == (0, True, True)

@@ -52,6 +52,9 @@ class Restoring:
         Raises NotRestorable, OSError.
         """
         kept = self._kept(save)
+        above = os.path.dirname(self.store.tree.root)
+        if not os.path.isdir(above):
+            raise NotRestorable(f"{above}, where the store should be, is not there", not_yet=True)
         self.store.create()
         state = self.store.state(str(save))
         if state.phase is CheckpointPhase.COMPLETED:

@@ -10,6 +10,7 @@ from supervisor.commands.checkpoints.listing import command as listing
 from supervisor.commands.checkpoints.pin import command as pin
 from supervisor.commands.checkpoints.prune import command as prune
 from supervisor.commands.checkpoints.recover import command as recover
+from supervisor.commands.checkpoints.restore import command as restore
 from supervisor.commands.checkpoints.seal import command as seal
 from supervisor.commands.checkpoints.show import command as show
 from supervisor.commands.checkpoints.spec import command as spec
@@ -34,5 +35,5 @@ def command() -> None:
     """A run's saves: list, show, seal, keep, copy, let go, take in; and what a save must hold."""
 
 
-for one in (listing, show, seal, pin, unpin, prune, archive, adopt, recover, spec):
+for one in (listing, show, seal, pin, unpin, prune, archive, restore, recover, adopt, spec):
     command.add_command(one)
