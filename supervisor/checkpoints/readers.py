@@ -135,17 +135,17 @@ class _Spread:
                 continue
 
     def _look(self) -> None:
-        """Who may read by now, how fast, and who is late; now and then, not after each of thousands of answers."""
+        """How fast, who may read by now, and who is late; the last two now and then, not after each of thousands of answers."""
         readers, rate, now = self.readers, self.readers.here.pace.rate, self.readers.clock()
+        if rate != self.rate:
+            self.rate = rate
+            for node in self.shares.nodes:
+                self._ask(node, [])
         if now < self.look_at:
             return
         self.look_at = now + LOOK_S
         for node in readers.crew.claim(self.name, first=readers.first, but=frozenset(self.dropped)):
             self.shares.join(node)
-        if rate != self.rate:
-            self.rate = rate
-            for node in self.shares.nodes:
-                self._ask(node, [])
         for node in self.shares.late(now, rate):
             self._drop(node)
             self.dropped.add(node)
