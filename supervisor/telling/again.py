@@ -44,7 +44,8 @@ def reminder(history: History, rules: TellingRules, known: Known, hold_s: float 
     if again is None:
         return None
     state = "still halted" if history.halted else "still waiting"
-    title = f"relight {again.run}: {state}, {span(waited - waited % 60)}{_lost(history, known)}"
+    waited -= waited % (60 if waited >= 60 else 1)  # whole minutes: it is read at a glance
+    title = f"relight {again.run}: {state}, {span(waited)}{_lost(history, known)}"
     escalates = 0 < rules.escalate_s <= due
     title += "; nobody has answered" if escalates else ""
     return replace(again, key=own, what="reminder", title=title, escalates=escalates)
