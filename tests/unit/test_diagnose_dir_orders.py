@@ -204,3 +204,33 @@ def test_a_run_that_was_slow_for_good_and_is_done_before_its_last_step(tmp_path)
 )
 def test_a_run_that_is_done_has_else_not_failed(tmp_path, log):
     assert diagnose(tmp_path, {"slurm-77.out": head() + log})["failed"] is False
+
+
+# --- who did not come ---------------------------------------------------------------------------------------------------
+
+
+def test_horovod_names_the_rank_that_it_waits_for(tmp_path):
+    log = "+ mpirun -np 8 -H hv-1:4,hv-2:4 python t.py\n" + "".join(
+        f"[1,0]<stdout>:step {n} loss 3.1\n" for n in range(9)
+    )
+    log += "[1,0]<stderr>:One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting\n"
+    log += "[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:5: [allreduce.grad_1]\n"
+    got = diagnose(tmp_path, {"job.log": log})
+    assert (got["category"], got["first_error"]["rank"], got["first_error"]["node"]) == ("hang.unknown", 5, "hv-2")
+
+
+def test_the_coordinator_of_jax_names_the_task_in_a_line_of_its_own(tmp_path):
+    start = "I0504 10:00:00.1 7 distributed.py:1] process_id={} num_processes=2 host=tp-{}\n"
+    told = "E0504 10:16:00.1 7 agent.cc:755] Polled an error from coordination service\nThe following tasks are unhealthy:\n/job:jax_worker/replica:0/task:1\n"
+    files = {"w0.log": start.format(0, 0) + steps() + told, "w1.log": start.format(1, 1) + steps()}
+    got = diagnose(tmp_path, files)
+    assert (got["first_error"]["rank"], got["first_error"]["node"]) == (1, "tp-1")
+
+
+@pytest.mark.parametrize(("mask", "suspects"), [("80", ["gx-03"]), ("08", ["gx-03"]), ("04", []), ("00", [])])
+def test_a_mask_of_reasons_why_a_clock_is_slow(tmp_path, mask, suspects):
+    smi = f"index, clocks_event_reasons.active\n0, 0x0000000000000000\n3, 0x00000000000000{mask}\n"
+    got = diagnose(
+        tmp_path, {"slurm-77.out": head() + paced(0, 20, 10000) + paced(20, 20, 12800), "nvsmi_gx-03.txt": smi}
+    )
+    assert (got["category"], got["suspect_nodes"]) == ("performance.straggler", suspects)
