@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 NVRX := .venv-nvrx
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check prove bench clean
+.PHONY: help setup demo test lint check pictures prove bench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -16,7 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "relight: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	$(BIN)/pip install --quiet -c constraints.txt hatchling editables
 	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e '.[train,console,notify]' \
-	  coverage hypothesis import-linter mypy pytest pytest-timeout pytest-xdist ruff obstore flask flask-cors 'moto[s3]' schemathesis
+	  coverage hypothesis import-linter mypy pytest pytest-timeout pytest-xdist ruff obstore flask flask-cors 'moto[s3]' schemathesis \
+	  playwright axe-playwright-python
 	@touch $@
 
 # NVIDIA's resiliency extension stands beside, in an environment of its own: it brings a pytest plugin along (of anyio), and
@@ -47,6 +48,10 @@ lint: $(STAMP) ## ruff, format, mypy, import rules
 
 check: lint ## lint and the fast tests; about a minute
 	$(BIN)/python -m pytest -q -n 2 -m 'not real and not slow'
+
+pictures: $(STAMP) ## the console's page as pictures in build/screenshots, and docs/console.png; needs Chromium
+	$(BIN)/python -m pytest -q tests/live/test_console_page.py -k 'drawn or axe'
+	cp build/screenshots/console.png docs/console.png
 
 prove: $(STAMP) ## the acceptance, long form; leaves build/proof/*.json
 	$(BIN)/relight bench prove

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from http.client import HTTPConnection
+from importlib.resources import files
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -66,9 +70,34 @@ class ConsoleProcess:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def runs(self) -> set[str]:
+        """The names of the runs that it has found."""
+        link = HTTPConnection(urlsplit(self.address).netloc, timeout=20)
+        link.request("GET", "/api/runs", headers={"authorization": f"Bearer {self.viewer}"})
+        told = json.loads(link.getresponse().read())
+        link.close()
+        return {row["run"] for row in told["runs"]}
+
     def stop(self) -> None:
         """End it."""
         self._process.terminate()
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+LOOK = """async (colours) => {
+  const only = colours ? { runOnly: { type: 'rule', values: ['color-contrast'] } } : {};
+  const told = await axe.run(document, { resultTypes: ['violations'], ...only });
+  return told.violations.filter((one) => ['serious', 'critical'].includes(one.impact))
+    .map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 160)).slice(0, 3).join(' | ')}`);
+}"""
+
+
+def faults(page: Any, *, colours: bool = False) -> list[str]:
+    """What axe finds on a page that is serious or critical; `colours`: of the contrast alone."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(
+            (files("axe_playwright_python") / "axe.min.js").read_text()
+        )  # past the page's policy, as a debugger
+    return list(page.evaluate(LOOK, colours))

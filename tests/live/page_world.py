@@ -18,14 +18,17 @@ from policies.facts import Decision, History, StepRow, View
 from policies.layout import Layout
 from supervisor.attempt_files import RunFiles
 from supervisor.bench.simulate import quiet
+from supervisor.bench.world.cluster import Delays
 from supervisor.bench.world.desk import SimDesk
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job
 from supervisor.bench.world.world import Plant, SimWorld, Watch
 from supervisor.desk import FileDesk
 from supervisor.gate import Held
+from supervisor.journal import requests
 from supervisor.journal.journal import FolderSegments
 from supervisor.journal.lease import Lease
+from supervisor.journal.requests import Request
 from supervisor.ports import Desk
 from supervisor.rundir import RunDir
 from supervisor.settings import freeze
@@ -65,10 +68,10 @@ class Told:
     layout: Layout = SMALL
     spares: int = 2
     past_s: float = 1200.0
-    events: tuple[tuple[float, Callable[[SimWorld], None]], ...] = ()
+    events: tuple[tuple[float, Callable[[LiveRun], object]], ...] = ()
     saves_at: tuple[float, ...] = (300.0, 600.0, 900.0)
     mode: str = "approve"
-    step_s: float = 2.0
+    step_s: float = 1.0
 
 
 class LiveRun:
@@ -81,15 +84,16 @@ class LiveRun:
         start = time.time() - told.past_s
         job = Job(
             step_s=told.step_s,
-            batch=1_024,
+            batch=10_240,
             saves_at=tuple(start + at for at in told.saves_at),
-            start_s=2,
-            load_s=3,
+            start_s=1,
+            load_s=1.5,
             first_step_s=1,
             write_s=20,
         )
         rules = profile("auto").model_copy(update={"mode": told.mode})
-        given = Given(layout=told.layout, spares=told.spares, job=job, rules=rules)
+        quick = Delays(silent_s=0.5, down_s=1.5)  # a test waits for them in real time
+        given = Given(layout=told.layout, spares=told.spares, job=job, rules=rules, delays=quick, lag_s=1.0)
         settings = given.settings
         settings = settings.model_copy(
             update={"run": settings.run.model_copy(update={"name": told.name, "tokens_per_sample": 4096})}
@@ -108,7 +112,7 @@ class LiveRun:
 
         self.world.files.write_rows = write_rows
         for at, do in told.events:
-            self.world.time.at(start + at, lambda do=do: do(self.world))
+            self.world.time.at(start + at, lambda do=do: do(self))
         self.world.begin()
         self.world.run_until(time.time() - 1)
         self.desk.live = True
@@ -125,11 +129,28 @@ class LiveRun:
         """Let something happen in the world, soon."""
         self._moves.put(move)
 
+    def approve(self) -> None:
+        """Somebody approves the open plan, as the command line does."""
+        life = self.world.life
+        assert life is not None
+        now, digest = self.world.time.now, life.loop.history.decision_digest
+        assert digest is not None
+        request = Request(requests.new_id(now), "approve", "zhang.min@login1", now, digest=digest)
+        requests.file(self.run.root, request)
+        life.wake()
+
+    def leave(self) -> None:
+        """The controller is gone, and so is its lease."""
+        self.__exit__()
+        Path(self.run.path("lease")).unlink()
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._over.is_set():
+            return
         self._over.set()
         self._thread.join()
         self._rows.close()

@@ -66,7 +66,7 @@ export function incidentPage(doc, run) {
       { class: "panel", "data-key": "split", "aria-labelledby": "split-title" },
       h("h2", { id: "split-title" }, "Where the time went"),
       bars(doc.split_s),
-      h("p", null, `Down ${span(doc.lost_s)}; ${doc.redo_iterations === null ? "iterations to redo unknown" : `${count(doc.redo_iterations, "iteration")} to redo`}; ${doc.samples_read_again === null ? "samples unknown" : `${amount(doc.samples_read_again)} samples read again`}; ${number(cost.rank_hours, 1)} GPU-hours.`),
+      h("p", null, `${doc.lost_s === null ? "Not over yet" : `Down ${span(doc.lost_s)}`}; ${doc.redo_iterations === null ? "iterations to redo unknown" : `${count(doc.redo_iterations, "iteration")} to redo`}; ${doc.samples_read_again === null ? "samples unknown" : `${amount(doc.samples_read_again)} samples read again`}${incident.closed ? `; ${number(cost.rank_hours, 1)} GPU-hours` : ""}.`),
     ),
     h("section", { class: "panel", "data-key": "story", "aria-labelledby": "story-title" }, h("h2", { id: "story-title" }, "Story"), h("pre", { tabindex: "0", "aria-label": "Story" }, doc.story)),
   ];

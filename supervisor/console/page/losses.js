@@ -80,7 +80,7 @@ export function curve(doc, width) {
   const [low, high] = bounds(all.map((one) => one.loss));
   const x = (step) => PAD.left + ((step - from) / (until - from || 1)) * (width - PAD.left - PAD.right);
   const y = (value) => PAD.top + (1 - (Math.min(high, Math.max(low, value)) - low) / (high - low)) * (HIGH - PAD.top - PAD.bottom);
-  const dots = doc.replayed.length <= 400;
+  const dots = (width - PAD.left - PAD.right) / (until - from || 1) > 4; // closer they would only be a band
   return h(
     "svg:svg",
     { class: "curve", role: "img", width, height: HIGH, viewBox: `0 0 ${width} ${HIGH}`, "aria-label": told(doc) },

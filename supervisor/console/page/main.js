@@ -7,14 +7,14 @@ import { h, memo, patch } from "./dom.js";
 import { incidentList, incidentPage } from "./incidents.js";
 import { listen, showKeys } from "./keys.js";
 import { ledgersPage } from "./ledgers.js";
-import { line, losses, zoomed } from "./panels.js";
+import { line, losses, newest, zoomed } from "./panels.js";
 import { lists, nodePanel, table, wallPanel } from "./nodes.js";
 import { asPrinted, card, headline, recent, tiles, warnings } from "./now.js";
 import { planCard } from "./plan.js";
 import { route, takeToken, to, VIEWS } from "./route.js";
 import { savesPage } from "./saves.js";
 import { clock, now, planId, setClock, span } from "./say.js";
-import { standing } from "./standing.js";
+import { byUrgency, standing } from "./standing.js";
 
 /** What each view rests on, and how old each of it may be, in seconds. */
 const NEEDS = {
@@ -28,6 +28,7 @@ const NEEDS = {
 const OLD_S = { runs: 5, status: 4, plan: 5, losses: 10 };
 const OLD_ELSE_S = 15;
 const LOSSES_PHONE = 400;
+const [LEAST_WIDE, PHONE, WIDEST] = [240, 600, 1200];
 
 const $ = (id) => document.getElementById(id);
 const state = { inside: false, at: route(), runs: [], you: null, docs: {}, readAt: {}, reading: new Set(), trouble: "", end: null, meet: null };
@@ -40,14 +41,14 @@ function path(doc) {
   if (doc === "runs") return "/api/runs";
   if (doc === "status") return base;
   if (doc === "incident") return `${base}/incidents/${state.at.incident}`;
-  if (doc === "losses") return `${base}/losses?${zoomed(innerWidth < 600 ? LOSSES_PHONE : 1000)}`;
+  if (doc === "losses") return `${base}/losses?${zoomed(innerWidth < PHONE ? LOSSES_PHONE : 1000)}`;
   return `${base}/${doc}`;
 }
 
 function wanted() {
   if (!state.at.run) return ["runs"];
   const open = state.docs.status?.glance.plan;
-  return ["runs", ...NEEDS[state.at.view]].filter((doc) => (doc !== "incident" || state.at.incident) && (doc !== "plan" || open || state.docs.plan?.open));
+  return ["runs", ...NEEDS[state.at.view]].filter((doc) => (doc !== "incident" || state.at.incident) && (doc !== "plan" || open || state.docs.plan?.open || !state.docs.status));
 }
 
 /** Read what is too old. `anew`: whatever its age. */
@@ -154,8 +155,8 @@ function top(silentS) {
   return [
     h("a", { class: "brand", href: "#" }, "relight"),
     at.run ? h("b", { class: "run-name" }, at.run) : null,
-    runs.length > 1 && at.run ? h("a", { href: "#runs=all" }, `All runs (${runs.length})`) : null,
-    h("span", { class: `pulse ${silentS > 10 ? "is-old" : ""}` }, silentS > 10 ? `✕ silent ${span(silentS, true)}` : `● live ${clock(now())}`),
+    runs.length > 1 && at.run ? h("a", { href: "#" }, `Runs (${runs.length})`) : null,
+    h("span", { class: `pulse ${silentS > 10 ? "is-old" : ""}` }, silentS > 10 ? `✕ silent ${span(silentS, true)}` : ["● live", h("span", { class: "time" }, ` ${clock(now())}`)]),
     you ? h("span", { class: "you" }, `${you.name}, ${you.role}`) : null,
     h("button", { type: "button", onclick: showKeys, "aria-label": "Keys" }, "?"),
     h("button", { type: "button", onclick: () => out("") }, "Leave"),
@@ -167,7 +168,7 @@ function all() {
     "section",
     { "data-key": "runs" },
     h("h1", null, `Runs: ${state.runs.length || "none yet"}`),
-    h("ul", { class: "cards" }, state.runs.map(card)),
+    h("ul", { class: "cards" }, [...state.runs].sort(byUrgency).map(card)),
   );
 }
 
@@ -175,7 +176,8 @@ function run() {
   const { at, docs } = state;
   if (docs.status === null) return h("p", { class: "panel" }, "No run of that name is here. ", h("a", { href: "#" }, "All runs"));
   if (!docs.status) return h("p", { class: "panel", "data-key": "wait" }, state.trouble || "Reading…");
-  const width = Math.min($("main").clientWidth, 1180) - (innerWidth < 600 ? 20 : 34);
+  const wide = document.documentElement.clientWidth;
+  const width = Math.max(LEAST_WIDE, Math.min(wide, WIDEST) - (wide < PHONE ? 46 : 66)); // less what style.css takes beside a picture
   const parts = { now: viewNow, nodes: viewNodes, line: viewLine, incidents: viewIncidents, saves: viewSaves, ledgers: viewLedgers };
   return parts[at.view](docs, at.run, width);
 }
@@ -208,7 +210,7 @@ function viewNow(docs, name, width) {
     state.at.plan && !docs.status.glance.plan ? h("p", { class: "panel changed", "data-key": "no-plan" }, h("b", null, `Plan ${planId(state.at.plan)} is no longer open. `), "No plan is open now.") : null,
     shown ? planCard({ plan: shown, saves: docs.checkpoints?.saves, run: name, meant: state.at.plan, may: state.you?.asks ?? false, answer }) : null,
     tiles(docs),
-    docs.nodes ? memo("wall", [docs.nodes, width, name], () => wallPanel(docs.nodes, name, width)) : null,
+    docs.nodes ? memo("wall", [docs.nodes, width, name], () => wallPanel(docs.nodes, name, width, true)) : null,
     docs.line ? line(docs, width, draw) : null,
     docs.losses ? losses(docs.losses, width, () => refresh(["losses"])) : null,
     recent(docs, name),
@@ -222,7 +224,7 @@ function viewNodes(docs, name, width) {
   return [
     h("h1", { class: "unseen", "data-key": "title" }, "Nodes"),
     state.at.node ? nodePanel(docs, name, state.at.node) : null,
-    memo("wall", [docs.nodes, width, name], () => wallPanel(docs.nodes, name, width)),
+    memo("slots", [docs.nodes, width, name], () => wallPanel(docs.nodes, name, width)),
     memo("lists", [docs.nodes, name], () => lists(docs.nodes, name)),
     memo("table", [docs.nodes, name], () => table(docs.nodes, name)),
   ];
@@ -257,7 +259,7 @@ function meet() {
   if (!found) return;
   state.meet = null;
   found.focus({ preventScroll: true });
-  found.scrollIntoView({ block: "start" });
+  if (found !== $("main")) found.scrollIntoView({ block: "start" });
 }
 
 // --- coming and going ----------------------------------------------------------------------------------------------
@@ -267,12 +269,16 @@ function go() {
   if (token) enter(token);
   const before = state.at;
   state.at = route();
-  if (new URLSearchParams(location.hash.slice(1)).has("runs")) state.at.run = "";
   if (!state.inside) return;
   if (before.run !== state.at.run || state.end === null) {
     state.end?.();
     Object.assign(state, { docs: {}, readAt: {}, trouble: "", row: null });
+    newest();
     state.end = state.at.run ? follow(state.at.run, heard) : null;
+  }
+  if (before.incident !== state.at.incident) {
+    delete state.docs.incident;
+    delete state.readAt.incident;
   }
   state.meet = state.at.node ? "node" : state.at.plan ? "plan" : before.view === state.at.view ? null : "main";
   if (before.view !== state.at.view || before.incident !== state.at.incident) scrollTo(0, 0);

@@ -10,14 +10,14 @@ function link(run, node) {
 }
 
 /** The wall with its legend, in a panel. */
-export function wallPanel(doc, run, width) {
+export function wallPanel(doc, run, width, small = false) {
   const age = doc.as_of ? ` Seen ${ago(doc.as_of)}.` : "";
   return h(
     "section",
     { class: "panel", "aria-labelledby": "wall" },
     h("h2", { id: "wall" }, "Nodes"),
     h("p", { class: "dim" }, `${count(doc.slots.length, "slot")}: a row for each pipeline stage, a column for each data-parallel group.${doc.known ? "" : " The cluster can't be read now: every state is unknown."}${doc.known ? "" : age}`),
-    wall(doc, width, (slot) => { location.hash = to(run, { view: "nodes", node: slot.holder.node }); }),
+    wall(doc, width, (slot) => { location.hash = to(run, { view: "nodes", node: slot.holder.node }); }, small),
     legend(doc),
   );
 }
@@ -30,7 +30,7 @@ export function nodePanel(docs, run, name) {
   const holder = slot?.holder ?? spare;
   const bars = [...nodes.quarantined.filter((one) => one.node === name), ...nodes.past_bars.filter((one) => one.node === name)];
   const blamed = (incidents?.incidents ?? []).filter((one) => one.suspects.includes(name));
-  const barred = nodes.quarantined.some((one) => one.node === name);
+  const barred = nodes.quarantined.find((one) => one.node === name);
   const place = slot
     ? `slot ${number(slot.slot)}, ranks ${number(slot.first_rank)} to ${number(slot.first_rank + slot.ranks - 1)}, pipeline stage ${slot.place.pp.join(", ")}, data-parallel group ${slot.place.dp.join(", ")}`
     : barred ? "in quarantine" : spare ? "spare" : "not of this run now";
@@ -43,7 +43,7 @@ export function nodePanel(docs, run, name) {
       { class: "facts" },
       [
         ["Place", place],
-        ["State", holder ? `${holder.state}${holder.since ? ` since ${stamp(holder.since)}` : ""}` : "unknown"],
+        ["State", holder ? `${holder.state}${holder.since ? ` since ${stamp(holder.since)}` : ""}` : barred?.state ?? "unknown"],
         ["Against it", holder ? (holder.why.length ? holder.why.join("; ") : "nothing") : null],
         ["Not checked", holder?.unchecked.length ? holder.unchecked.join("; ") : null],
         ["Agent", holder ? (holder.agent ? "answers" : "does not answer") : null],

@@ -5,6 +5,8 @@ import { to } from "./route.js";
 import { ago, amount, clock, loss, number, sentence, span, stamp } from "./say.js";
 import { standing } from "./standing.js";
 
+const OTHERS = 6;
+
 /** A run in one card of the list. */
 export function card(row) {
   const { kind, shape, word } = standing(row);
@@ -79,10 +81,10 @@ export function tiles({ status }) {
     "dl",
     { class: "tiles", "data-key": "tiles" },
     tile("Iteration", number(row.step), status.last_step ? `${amount(status.last_step.samples)} samples` : ""),
-    tile("Loss", loss(row.loss), status.last_step?.lr ? `learning rate ${loss(status.last_step.lr)}` : ""),
+    tile("Loss", loss(row.loss), status.last_step?.lr ? `learning rate ${Number(status.last_step.lr.toPrecision(3))}` : ""),
     tile("Slots up", status.slots_up === null ? "unknown" : number(status.slots_up), `of ${number(status.slots)}`, bad),
     tile("Spares ready", status.spares_ready === null ? "unknown" : number(status.spares_ready), `${number(status.quarantined)} in quarantine`),
-    tile("Way back", best ? `iteration ${number(best.step)}` : "none", best ? (saved ? `saved ${ago(saved)}` : best.id) : "no save is completed"),
+    tile("Way back to iteration", best ? number(best.step) : "none", best ? (saved ? `saved ${ago(saved)}` : best.id) : "no save is completed"),
     tile("Incidents", number(row.incidents), row.open_incident ? `incident ${row.open_incident} is open` : "none is open", row.open_incident ? "is-open" : ""),
   );
 }
@@ -91,7 +93,7 @@ export function tiles({ status }) {
 export function warnings({ runs, run, docs, silentS, trouble }) {
   const made = [];
   const say = (key, word, ...text) =>
-    made.push(h("div", { class: "warning", role: "alert", "data-key": key }, h("span", { class: "sign", "aria-hidden": "true" }, "!"), h("p", null, h("b", null, word), " ", text)));
+    made.push(h("div", { class: `warning is-${key}`, role: "alert", "data-key": key }, h("span", { class: "sign", "aria-hidden": "true" }, "!"), h("p", null, h("b", null, word), " ", text)));
   if (silentS > 10) say("old", "This page is old.", `The console has not answered for ${span(silentS, true)}, since ${stamp(Date.now() / 1000 - silentS)}. What is below was true then.`);
   if (trouble) say("trouble", "A part can't be shown.", sentence(trouble));
   const row = docs.status?.glance;
@@ -99,9 +101,8 @@ export function warnings({ runs, run, docs, silentS, trouble }) {
     const last = row.written_at ? `It last said something ${stamp(row.written_at)}, ${ago(row.written_at)}.` : "Nothing is known of when it last did.";
     say("gone", "No controller is alive.", `${last} Nothing is watched or recovered until one is started: relight run.`);
   }
-  for (const other of runs) {
-    if (other.run !== run && other.waits) say(`other-${other.run}`, h("a", { href: to(other.run) }, other.run), "waits for you too.");
-  }
+  const others = run ? runs.filter((other) => other.run !== run && other.waits) : [];
+  if (others.length) say("others", "Also waiting for you:", others.slice(0, OTHERS).map((other, index) => [index ? ", " : "", h("a", { href: to(other.run) }, other.run)]), others.length > OTHERS ? ` and ${others.length - OTHERS} more.` : ".");
   return made;
 }
 

@@ -33,6 +33,12 @@ export function line(docs, width, draw) {
   );
 }
 
+/** Both windows as they are at first: another run has other times and other iterations. */
+export function newest() {
+  Object.assign(time, { seconds: "all", back: 0 });
+  Object.assign(steps, { from: null, limit: null });
+}
+
 /** The query for the losses of the window that is chosen. */
 export function zoomed(ordinary) {
   return new URLSearchParams({ limit: steps.limit ?? ordinary, ...(steps.from ? { from: steps.from } : {}) });

@@ -86,6 +86,7 @@ export function planCard({ plan, saves, run, meant, may, answer }) {
     ),
     h("div", { class: "buttons" }, can.approve && ask("approve", "Approve", "yes"), can.change && ask("change", "Change…"), can.refuse && ask("refuse", "Refuse…", "no")),
     may ? null : h("p", { class: "dim" }, "This token may only look; an approver's may answer."),
+    h("div", { class: "two" }, h("div", null,
     h("h3", null, page.first.length > 1 ? `Earliest error: one of ${page.first.length}; the clocks can't say which was first` : "Earliest error"),
     page.first.length ? h("ul", { class: "plain" }, evidence(page.first)) : h("p", null, "Not found."),
     h(
@@ -99,11 +100,13 @@ export function planCard({ plan, saves, run, meant, may, answer }) {
       ].filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
       page.past.slice(0, SHOWN).map((one) => [h("dt", null, h("a", { href: to(run, { view: "nodes", node: one.node }) }, one.node)), h("dd", null, past(one))]),
     ),
+    ), h("div", null,
     h("h3", null, "A yes does this, in order"),
     list(effects(plan, saves)),
     page.rejected.length
       ? [h("h3", null, "Checkpoints not used"), h("dl", { class: "facts" }, page.rejected.slice(0, SHOWN).map((one) => [h("dt", null, one.id), h("dd", null, sentence(one.why))])), page.rejected.length > SHOWN ? h("p", null, `${number(page.rejected.length - SHOWN)} more.`) : null]
       : null,
+    )),
     h("p", { class: "no-means" }, meaningOfNo(plan)),
     h("p", { class: "dim" }, `Incident ${page.incident} (${page.reason}). Open since ${stamp(page.began_at)}. `, h("a", { href: to(run, { incident: page.incident }) }, "Its story")),
     h("details", null, h("summary", null, "From a terminal"), h("pre", { tabindex: "0" }, Object.values(page.commands).join("\n"))),

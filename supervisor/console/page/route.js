@@ -5,7 +5,7 @@ export const VIEWS = [
   ["nodes", "Nodes"],
   ["line", "Line"],
   ["incidents", "Incidents"],
-  ["saves", "Checkpoints"],
+  ["saves", "Saves"],
   ["ledgers", "Ledgers"],
 ];
 

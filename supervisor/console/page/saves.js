@@ -25,7 +25,9 @@ function row(one, best) {
 }
 
 export function savesPage({ checkpoints }) {
-  const { saves, being_written: writing } = checkpoints;
+  const { saves } = checkpoints;
+  const known = new Set(saves.map((one) => `${one.attempt} ${one.step}`));
+  const writing = checkpoints.being_written.filter((one) => one.state !== "written" && !known.has(`${one.attempt} ${one.step}`));
   return [
     h(
       "section",

@@ -11,6 +11,12 @@ const SIGNS = {
   unknown: ["?", "Not known"],
 };
 
+/** What wants a person comes first. */
+export function byUrgency(a, b) {
+  const order = ["wait", "unknown", "halt", "open", "paused", "start", "well", "over"];
+  return order.indexOf(kindOf(a)) - order.indexOf(kindOf(b)) || a.run.localeCompare(b.run);
+}
+
 /** `row` is one of /api/runs. Gives {kind, shape, word}. */
 export function standing(row) {
   const kind = kindOf(row);

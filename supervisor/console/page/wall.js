@@ -32,32 +32,31 @@ export function rows(slots) {
 }
 
 const LABEL = 26;
-const GAP = 2;
-const LEAST = 13;
 const MOST = 30;
+const MARKED = 17;
+/** Points that a cell takes at least: to look at, and to hit with a finger. */
+const LEAST = { seen: 7, wide: 13, hit: 17 };
 
-/** Where everything stands on a wall of this width: long rows are broken, so that a finger still hits one cell. */
-function plan(stages, width) {
+/** Where everything stands on a wall of this width: long rows are broken, so that each cell has the room it needs. */
+function plan(stages, width, least) {
   const longest = Math.max(...stages.map(([, row]) => row.length));
-  const room = width - LABEL;
-  const fits = Math.max(1, Math.floor(room / (width < 600 ? 16 : LEAST)));
-  const lines = Math.ceil(longest / fits);
+  const room = Math.max(120, width - LABEL);
+  const lines = Math.ceil(longest / Math.max(1, Math.floor(room / least)));
   const across = Math.ceil(longest / lines);
   const pitch = Math.min(MOST, room / across);
-  return { across, lines, pitch, stage: lines * pitch + (lines > 1 ? 8 : 0) };
+  return { across, lines, pitch, stage: lines * pitch + (lines > 1 ? 7 : 0) };
 }
 
-/** The wall. `tapped(slot)` is called with the slot that was tapped. */
-export function wall(doc, width, tapped) {
+/** The wall. `tapped(slot)` is called with the slot that was tapped; `small`: it is only looked at. */
+export function wall(doc, width, tapped, small) {
   const stages = rows(doc.slots);
   if (!stages.length) return h("p", { class: "dim" }, "No attempt holds any slot yet.");
-  const { across, lines, pitch, stage } = plan(stages, width);
-  const size = pitch - GAP;
+  const { across, lines, pitch, stage } = plan(stages, width, width > 600 ? LEAST.wide : small ? LEAST.seen : LEAST.hit);
+  const size = pitch - (pitch < 10 ? 1 : 2);
   const bad = doc.slots.filter((slot) => markOf(slot.holder) !== "well");
-  const cells = stages.map(([name, row], y) => [
-    h("svg:text", { x: 0, y: y * stage + size / 2 + 4, class: "stage" }, name),
-    row.map((slot, i) => cell(slot, LABEL + (i % across) * pitch, y * stage + Math.floor(i / across) * pitch, size)),
-  ]);
+  const labels = stages.map(([name], y) => h("svg:text", { x: 0, y: y * stage + size / 2 + 4, class: "stage" }, name));
+  const cells = stages.flatMap(([, row], y) => row.map((slot, i) => cell(slot, LABEL + (i % across) * pitch, y * stage + Math.floor(i / across) * pitch, size)));
+  cells.sort((a, b) => b.classList.contains("is-well") - a.classList.contains("is-well")); // the others lie over their neighbours
   const told = bad.length ? `Not well: ${names(bad.map((slot) => `${slot.holder.node} in slot ${slot.slot}`), 8)}.` : "All are well.";
   const high = Math.ceil(stages.length * stage);
   return h(
@@ -69,12 +68,14 @@ export function wall(doc, width, tapped) {
       width: LABEL + across * pitch,
       height: high,
       viewBox: `0 0 ${LABEL + across * pitch} ${high}`,
+      overflow: "visible",
       "data-lines": lines,
       onclick: (event) => {
         const slot = event.target.closest("[data-slot]");
         if (slot) tapped(doc.slots.find((one) => one.slot === Number(slot.dataset.slot)));
       },
     },
+    labels,
     cells,
   );
 }
@@ -82,11 +83,13 @@ export function wall(doc, width, tapped) {
 function cell(slot, x, y, size) {
   const mark = markOf(slot.holder);
   const letter = MARKS[mark][0];
+  const side = mark === "well" ? size : Math.max(size, MARKED);
+  const off = (size - side) / 2;
   return h(
     "svg:g",
     { "data-slot": slot.slot, class: `cell is-${mark}` },
-    h("svg:rect", { x, y, width: size, height: size, rx: mark === "well" ? 2 : size / 2 }),
-    letter ? h("svg:text", { x: x + size / 2, y: y + size / 2, "font-size": Math.max(9, size * 0.75) }, letter) : null,
+    h("svg:rect", { x: x + off, y: y + off, width: side, height: side, rx: mark === "well" ? Math.min(2, size / 5) : side / 2 }),
+    letter ? h("svg:text", { x: x + size / 2, y: y + size / 2 + 0.5, "font-size": side * 0.72 }, letter) : null,
   );
 }
 

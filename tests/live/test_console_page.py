@@ -1,0 +1,511 @@
+"""The page of `relight console`, in a real browser, over runs whose controller really answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from console_run import HOSTILE, journaled, waiting
+from page_stage import ConsoleProcess, chromium, faults
+from page_world import LARGE, LiveRun, Told
+
+from policies.facts import History
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+expect = sync_api.expect
+expect.set_options(timeout=30_000)
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("page")]
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "build" / "screenshots"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+WAIT_MS = 30_000
+VIEWS = ("now", "nodes", "line", "incidents", "saves", "ledgers")
+QUESTIONS = ("approve", "change", "refuse", "halt")
+
+
+@dataclass
+class Stage:
+    """A browser, a console over a folder of runs, and what must not have happened by the end of a test."""
+
+    browser: Any
+    console: ConsoleProcess
+    root: Path
+    allowed: set[int] = field(default_factory=set)
+    seen: list[str] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    contexts: list[Any] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+    def page(self, size: dict[str, int] = DESKTOP, scheme: str = "dark") -> Any:
+        """A page of its own, as of another person."""
+        context = self.browser.new_context(viewport=size, color_scheme=scheme, locale="en-GB", timezone_id="UTC")
+        context.set_default_timeout(WAIT_MS)
+        self.contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda one: self.asked.add(one.url))
+        page.on("pageerror", lambda error: self.seen.append(str(error)))
+        page.on("console", self._said)
+        return page
+
+    def _said(self, message: Any) -> None:
+        wanted = any(f"status of {status} " in message.text for status in self.allowed)
+        if message.type in {"error", "warning"} and not wanted:
+            self.seen.append(message.text)
+
+    def open(self, where: str, token: str = "", **how: Any) -> Any:
+        """The page at a place, with an approver's token unless another is given."""
+        page = self.page(**how)
+        page.goto(f"{self.console.address}#token={token or self.console.approver}&{where}")
+        return page
+
+    @contextmanager
+    def run(self, told: Told) -> Iterator[LiveRun]:
+        """A run that goes on beside the test."""
+        self.runs.append(told.name)
+        with LiveRun(self.root, told) as one:
+            self.known(told.name)
+            yield one
+
+    def known(self, name: str) -> None:
+        """Wait until the console has found a run."""
+        last = time.monotonic() + WAIT_MS / 1000
+        while name not in self.console.runs():
+            assert time.monotonic() < last
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    root = tmp_path_factory.mktemp("page")
+    with sync_api.sync_playwright() as playwright, ConsoleProcess(root) as console:
+        browser = playwright.chromium.launch(executable_path=chromium())
+        yield Stage(browser, console, root)
+        browser.close()
+
+
+@pytest.fixture
+def stage(opened: Stage) -> Iterator[Stage]:
+    """After each test: nothing came from another host, and the browser has complained of nothing."""
+    opened.allowed.clear()
+    yield opened
+    for context in opened.contexts:
+        context.close()
+    seen, asked = list(opened.seen), set(opened.asked)
+    for name in opened.runs:
+        shutil.rmtree(opened.root / name)
+    for part in (opened.seen, opened.asked, opened.contexts, opened.runs):
+        part.clear()
+    assert seen == []
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(opened.console.address).netloc}
+    assert not any("token" in url for url in asked)
+
+
+def until(run: LiveRun, done: Callable[[History], object]) -> History:
+    """The journal, once it says so."""
+    last = time.monotonic() + WAIT_MS / 1000
+    while not done(history := run.history):
+        assert time.monotonic() < last, (history.decision, history.halted)
+        time.sleep(0.05)
+    return history
+
+
+def lost(name: str, **more: Any) -> Told:
+    """A run in which a node was lost a minute ago; the plan waits."""
+    return Told(
+        name=name,
+        past_s=660,
+        saves_at=(200.0, 400.0),
+        events=((600, lambda run: run.world.lose_node("n0003")),),
+        **more,
+    )
+
+
+# --- a decision ----------------------------------------------------------------------------------------------------
+
+
+def test_an_incident_appears_without_reload_and_its_plan_is_approved_by_click(stage: Stage) -> None:
+    with stage.run(Told(name="click", past_s=300, saves_at=(200.0,))) as run:
+        page = stage.open("run=click")
+        expect(page.locator("#headline")).to_contain_text("Training")
+        assert "token" not in page.url
+        page.evaluate("window.sameDocument = true")
+        run.do(lambda world: world.lose_node("n0003"))
+        page.locator("#do-approve").wait_for()
+        expect(page.locator("#headline")).to_contain_text("Waits for you")
+        expect(page.locator("#live")).to_contain_text("A decision waits: plan")
+        expect(page.locator("[data-slot='3'].is-suspect")).to_be_visible()
+        page.get_by_role("button", name="Approve", exact=True).click()
+        expect(page.get_by_role("dialog")).to_contain_text("n0008 takes slot 3 of n0003")
+        page.get_by_role("dialog").get_by_role("button", name="Approve plan").click()
+        expect(page.get_by_role("dialog")).to_contain_text("approved")
+        page.get_by_role("button", name="Close").click()
+        history = until(run, lambda h: h.incidents[0].closed)
+        assert history.incidents[0].approved_by == "li.wei@127.0.0.1"
+        assert history.attempts[1].slots[3] == "n0008"
+        expect(page.locator("#headline")).to_contain_text("Training")
+        assert page.evaluate("window.sameDocument") is True
+
+
+def test_from_a_notice_with_the_keyboard_alone(stage: Stage) -> None:
+    with stage.run(lost("keys")) as run:
+        page = stage.page(PHONE)
+        page.goto(f"{stage.console.address}#run=keys&plan={run.history.decision_digest}")
+        keys = page.keyboard
+        keys.type(stage.console.approver)
+        keys.press("Tab")
+        keys.press("Space")
+        keys.press("Tab")
+        keys.press("Enter")
+        expect(page.locator("#plan")).to_be_focused()
+        keys.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        keys.press("Escape")
+        page.reload()  # the token was to be kept in this tab
+        expect(page.locator("#plan")).to_be_focused()
+        keys.press("Tab")
+        expect(page.locator("#do-approve")).to_be_focused()
+        keys.press("Enter")
+        expect(page.get_by_role("button", name="Approve plan")).to_be_focused()
+        keys.press("Enter")
+        expect(page.get_by_role("dialog")).to_contain_text("approved")
+        keys.press("Escape")
+        assert until(run, lambda h: len(h.attempts) == 2).incidents[0].approved_by == "li.wei@127.0.0.1"
+        kept = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+        assert kept == [0, 1, ""]
+
+
+def test_a_change_is_shown_before_it_is_approved(stage: Stage) -> None:
+    with stage.run(lost("change")) as run:
+        page = stage.open("run=change")
+        page.locator("#do-change").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Show what changes").click()
+        expect(dialog).to_contain_text("Nothing is different")
+        oldest = dialog.locator("select[name=checkpoint] option").last
+        checkpoint = oldest.get_attribute("value")
+        assert checkpoint is not None
+        dialog.locator("select[name=checkpoint]").select_option(checkpoint)
+        dialog.locator("select[name=spare-0]").select_option("n0009")
+        dialog.get_by_label("Samples to leave out").fill("5000000-1")
+        dialog.get_by_role("button", name="Show what changes").click()
+        expect(dialog).to_contain_text("is not FIRST:END")
+        dialog.get_by_label("Samples to leave out").fill("5000000:5000100")
+        dialog.get_by_role("button", name="Show what changes").click()
+        expect(dialog.get_by_role("heading", name="The plan as changed")).to_be_visible()
+        told = dialog.locator(".changes li").all_inner_texts()
+        assert any(checkpoint in line for line in told), told
+        assert any("slot 3: n0008 -> n0009" in line for line in told), told
+        assert any("5,000,000" in line for line in told), told
+        assert len(run.history.attempts) == 1
+        dialog.get_by_role("button", name="Approve plan").click()
+        expect(dialog).to_contain_text("approved")
+        history = until(run, lambda h: len(h.attempts) == 2)
+        assert (history.incidents[0].plan_changed, history.attempts[1].checkpoint) == (True, checkpoint)
+        assert history.attempts[1].slots[3] == "n0009"
+        assert history.attempts[1].skip_samples == ((5_000_000, 5_000_100),)
+
+
+def test_a_node_is_kept(stage: Stage) -> None:
+    with stage.run(lost("keep")) as run:
+        page = stage.open("run=keep")
+        page.locator("#do-change").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("checkbox", name="n0003").check()
+        dialog.get_by_role("button", name="Show what changes").click()
+        expect(dialog.get_by_role("alert")).to_be_visible()
+        until(run, lambda h: h.choice.keep_nodes == ("n0003",))
+
+
+def test_a_refusal_takes_a_reason_and_a_halt_is_lifted_with_one(stage: Stage) -> None:
+    with stage.run(lost("refuse")) as run:
+        page = stage.open("run=refuse")
+        page.locator("#do-refuse").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("A no halts the run")
+        dialog.get_by_role("button", name="Refuse plan").click()
+        assert not run.history.refused
+        dialog.get_by_label("Reason").fill("not on this data")
+        dialog.get_by_role("button", name="Refuse plan").click()
+        expect(dialog).to_contain_text("refused; the run halts")
+        page.keyboard.press("Escape")
+        expect(page.locator("#headline")).to_contain_text("Halted")
+        assert until(run, lambda h: h.halted).incidents[0].plan_refused
+        page.locator("#do-resume").click()
+        dialog.get_by_label("Reason").fill("looked at it")
+        dialog.get_by_role("button", name="Resume refuse").click()
+        expect(dialog).to_contain_text("the halt is lifted")
+        until(run, lambda h: h.halted is None)
+
+
+def test_a_stale_plan_is_refused_and_what_changed_is_shown(stage: Stage) -> None:
+    stage.allowed.add(409)
+    with stage.run(lost("stale")) as run:
+        page = stage.open("run=stale")
+        page.locator("#do-approve").click()
+        before = run.history.decision_digest
+        other = stage.open("run=stale")
+        other.locator("#do-change").wait_for()
+        said = other.evaluate(
+            "async () => (await import('/page/api.js')).ask('/api/runs/stale/plan/change', {spares: ['n0009']})"
+        )
+        assert said["state"] == "done"
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Approve plan").click()
+        expect(dialog.get_by_role("heading", name="The plan has changed")).to_be_visible()
+        expect(dialog.locator(".changes")).to_contain_text("slot 3: n0008 -> n0009")
+        assert not run.history.approvals
+        now = run.history.decision_digest
+        assert now is not None
+        dialog.get_by_role("button", name=f"Approve plan {now[:6]}").click()
+        expect(dialog).to_contain_text(f"plan {now[:6]} approved")
+        assert until(run, lambda h: len(h.attempts) == 2).attempts[1].slots[3] == "n0009"
+        link = stage.open(f"run=stale&plan={before}")
+        expect(link.locator("main")).to_contain_text("is no longer open")
+
+
+def test_two_tabs_show_the_same_and_a_pause_is_asked_for_with_a_reason(stage: Stage) -> None:
+    with stage.run(Told(name="tabs", past_s=300)) as run:
+        one, two = stage.open("run=tabs"), stage.open("run=tabs", size=PHONE)
+        for page in (one, two):
+            expect(page.locator("#headline")).to_contain_text("Training")
+        one.locator("#do-pause").click()
+        one.get_by_role("dialog").get_by_label("Reason").fill("a look at the switches")
+        one.get_by_role("dialog").get_by_role("button", name="Pause tabs").click()
+        for page in (one, two):
+            expect(page.locator("#headline")).to_contain_text("Paused")
+        assert until(run, lambda h: h.paused)
+        run.leave()
+        for page in (one, two):
+            expect(page.locator("#warnings")).to_contain_text("No controller is alive")
+            expect(page.locator("#headline")).to_contain_text("Nobody watches")
+
+
+# --- who may, and what is hostile ----------------------------------------------------------------------------------
+
+
+def test_a_wrong_token_is_told_so_and_a_viewer_may_only_look(stage: Stage) -> None:
+    stage.allowed |= {401, 403}
+    with stage.run(lost("door")) as run:
+        page = stage.open("run=door", token="relight_00000000_" + "A" * 43)
+        expect(page.get_by_role("alert")).to_contain_text("not valid")
+        page.get_by_label("Token").fill(stage.console.viewer)
+        page.get_by_role("button", name="Come in").click()
+        expect(page.locator("#do-approve")).to_be_disabled()
+        expect(page.locator("#plan")).to_contain_text("This token may only look")
+        expect(page.locator("#do-halt")).to_be_disabled()
+        page.keyboard.press("a")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        said = page.evaluate(
+            "async () => { try { await (await import('/page/api.js')).ask('/api/runs/door/halt', {why: 'x'}) }"
+            " catch (error) { return error.message } }"
+        )
+        assert said == "This token may only look."
+        assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
+        page.get_by_role("button", name="Leave").click()
+        expect(page.get_by_label("Token")).to_be_focused()
+        assert "door" not in page.locator("body").inner_text()
+        assert not run.history.halted
+
+
+def hostile(root: Path, name: str) -> None:
+    """A run whose earliest error, cascade, node check and halt are all hostile text."""
+    scene = waiting()
+    for place, one in enumerate(scene.stamped):
+        diagnosis = getattr(one.entry, "diagnosis", None)
+        if diagnosis is not None:
+            first = (replace(diagnosis.first[0], text=HOSTILE, file=HOSTILE),)
+            bad = replace(diagnosis, first=first, cascade=HOSTILE, why=HOSTILE)
+            scene.stamped[place] = replace(one, entry=replace(one.entry, diagnosis=bad))
+    run = journaled(root, scene, name)
+    status = json.loads(Path(run.path("status.json")).read_text())
+    status["text"] = status["held"] = HOSTILE
+    status["view"]["nodes"]["n0"]["unhealthy"] = [HOSTILE]
+    Path(run.path("status.json")).write_text(json.dumps(status))
+
+
+INLINE = """() => {
+  const made = document.createElement('script');
+  try { made.append('window.hurt = true'); document.body.append(made); } catch { /* refused */ }
+  return 'hurt' in window;
+}"""
+
+
+def test_hostile_text_stays_text(stage: Stage) -> None:
+    hostile(stage.root, "hostile")
+    stage.known("hostile")
+    stage.runs.append("hostile")
+    page = stage.open("run=hostile")
+    seen = ""
+    for where in ("run=hostile", *(f"run=hostile&view={view}" for view in VIEWS), "run=hostile&incident=1"):
+        page.goto(f"{stage.console.address}#{where}")
+        page.locator("main > :not([data-key=wait])").first.wait_for()
+        seen += page.locator("body").inner_text()
+        assert page.evaluate(
+            "[document.scripts.length, document.querySelectorAll('main script, main pre ~ script').length]"
+        ) == [1, 0]
+    expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
+    assert "<script>alert(1)</script>" in seen
+    assert not {c for c in HOSTILE if ord(c) < 32 or ord(c) > 0x2000} & set(seen)
+    with pytest.raises(sync_api.Error, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<b>x</b>'")
+    hurt = page.evaluate(INLINE)
+    assert hurt is False
+    assert stage.seen
+    assert all("This document requires 'Trusted" in one for one in stage.seen)  # the browser says what it has refused
+    stage.seen.clear()
+
+
+def test_a_console_that_is_silent_is_loud(stage: Stage) -> None:
+    journaled(stage.root, waiting(), "silent")
+    stage.known("silent")
+    stage.runs.append("silent")
+    page = stage.page()
+    page.clock.install()
+    page.goto(f"{stage.console.address}#token={stage.console.approver}&run=silent")
+    expect(page.locator("#warnings")).to_contain_text("No controller is alive")
+    expect(page.locator("#warnings")).not_to_contain_text("This page is old")
+    page.route("**/api/**", lambda route: route.abort())
+    page.clock.fast_forward(11_000)
+    expect(page.locator("#warnings")).to_contain_text("This page is old. The console has not answered for 1")
+    page.unroute("**/api/**")
+    page.clock.fast_forward(5_000)
+    expect(page.locator("#warnings")).not_to_contain_text("This page is old")
+    stage.seen[:] = [one for one in stage.seen if "ERR_FAILED" not in one]
+
+
+# --- 640 nodes, pictures, axe --------------------------------------------------------------------------------------
+
+DRAWN = """async () => {
+  const began = performance.now();
+  const doc = await (await import('/page/api.js')).get('/api/runs/llm500b/nodes');
+  const read = performance.now();
+  const made = (await import('/page/wall.js')).wall(doc, 1100, () => {});
+  document.body.append(made);
+  made.getBoundingClientRect();
+  const drawn = performance.now();
+  made.remove();
+  return [Math.round(read - began), Math.round(drawn - read)];
+}"""
+
+
+def test_six_hundred_and_forty_nodes_are_drawn(stage: Stage) -> None:
+    told = Told(
+        name="llm500b",
+        layout=LARGE,
+        spares=16,
+        past_s=2400,
+        saves_at=(600.0, 1200.0),
+        events=(
+            (1300, lambda run: run.world.lose_node("n0222")),
+            (1420, LiveRun.approve),
+            (2300, lambda run: run.world.lose_node("n0417")),
+        ),
+    )
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with stage.run(told):
+        began = time.monotonic()
+        page = stage.open("run=llm500b")
+        page.locator(".wall").wait_for()
+        page.locator("#do-approve").wait_for()
+        whole = time.monotonic() - began
+        read, drawn = page.evaluate(DRAWN)
+        print(
+            f"\n640 nodes: {whole:.2f} s from the first byte to wall and plan; {read} ms to read them, {drawn} ms to draw"
+        )
+        assert page.locator(".wall [data-slot]").count() == 640
+        expect(page.locator("[data-slot='417'].is-suspect")).to_be_visible()
+        page.locator(".curve").wait_for()
+        page.screenshot(path=PICTURES / "640-desktop.png", full_page=True)
+        picture = {"x": 0, "y": 0, "width": DESKTOP["width"], "height": 1195}
+        page.screenshot(path=PICTURES / "console.png", full_page=True, clip=picture)
+        page.locator("[data-slot='417']").click()
+        expect(page.locator("#node")).to_contain_text("Suspect of incident 2")
+        expect(page.locator("#node")).to_be_focused()
+        page.goto(f"{stage.console.address}#run=llm500b&view=nodes&node=n0222")
+        expect(page.locator("#node")).to_contain_text("Barred")
+        page.get_by_text("All slots as a table").click()
+        assert page.locator("table tbody tr").count() == 640
+        phone = stage.open("run=llm500b", size=PHONE)
+        phone.locator(".wall").wait_for()
+        phone.locator(".curve").wait_for()
+        assert phone.evaluate("document.documentElement.scrollWidth") == 360
+        phone.screenshot(path=PICTURES / "640-phone.png", full_page=True)
+
+
+def test_axe_finds_no_serious_fault_on_any_view(stage: Stage) -> None:
+    told = Told(
+        name="llm7b",
+        past_s=2400,
+        saves_at=(600.0, 1200.0, 1790.0),
+        events=(
+            (1300, lambda run: run.world.lose_node("n0001")),
+            (1420, LiveRun.approve),
+            (2300, lambda run: run.world.lose_node("n0003")),
+        ),
+    )
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    found: list[str] = []
+    journaled(stage.root, waiting(), "llm70b")  # of two runs there is a list
+    stage.known("llm70b")
+    stage.runs.append("llm70b")
+    with stage.run(told):
+        for size, name in ((DESKTOP, "desktop"), (PHONE, "phone")):
+            page = stage.page(size)
+
+            def look(view: str, page: Any = page, name: str = name, wide: int = size["width"]) -> None:
+                for scheme in ("dark", "light"):
+                    page.emulate_media(color_scheme=scheme)
+                    if scheme == "dark" or view in {"now", "nodes", "approve"}:
+                        whole = view not in QUESTIONS
+                        page.screenshot(path=PICTURES / f"{view}-{name}-{scheme}.png", full_page=whole)
+                    found.extend(f"{view} {name} {scheme}: {one}" for one in faults(page, colours=scheme == "light"))
+                assert page.evaluate("document.documentElement.scrollWidth") <= wide, view
+
+            page.goto(stage.console.address)
+            page.get_by_label("Token").wait_for()
+            look("door")
+            page.goto(f"{stage.console.address}#token={stage.console.approver}&")
+            page.locator(".card").first.wait_for()
+            look("runs")
+            for view, sign in (
+                ("now", "#do-approve"),
+                ("nodes", ".wall"),
+                ("line", ".curve"),
+                ("incidents", ".card"),
+                ("saves", ".card"),
+                ("ledgers", ".bars"),
+            ):
+                page.goto(f"{stage.console.address}#run=llm7b&view={view}")
+                page.locator(f"main {sign}").first.wait_for()
+                look(view)
+            page.goto(f"{stage.console.address}#run=llm7b&incident=1")
+            page.locator(".bars").wait_for()
+            look("incident")
+            page.goto(f"{stage.console.address}#run=llm7b&view=nodes&node=n0001")
+            page.locator("#node").wait_for()
+            look("node")
+            page.goto(f"{stage.console.address}#run=llm7b")
+            for question in QUESTIONS:
+                page.locator(f"#do-{question}").click()
+                look(question)
+                page.keyboard.press("Escape")
+            page.keyboard.press("?")
+            look("keys")
+    assert found == []
+
+
+def test_axe_sees_a_fault(stage: Stage) -> None:
+    page = stage.page()
+    page.goto(stage.console.address)
+    page.get_by_label("Token").wait_for()
+    page.evaluate("document.querySelector('main').append(document.createElement('img'))")
+    assert any(one.startswith("image-alt") for one in faults(page))
