@@ -1,0 +1,52 @@
+"""A real run on a local cluster loses its whole store: what the archive holds comes back, is proved, and the run ends well."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+from supervisor.bench import nodes
+from supervisor.bench.proofs.runs import SMALL, ledger_holds, running
+from supervisor.bench.proofs.work import Work
+from supervisor.bench.real_run import RealRun
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("real-loop")]
+SHAPE = replace(SMALL, steps=80, save_every=40)
+SAVE = "a0001-i0000040"
+
+
+def lose_store(run: RealRun) -> None:
+    """Its folders are there, and empty."""
+    store = run.run.path("checkpoints")
+    for name in os.listdir(store):
+        shutil.rmtree(os.path.join(store, name), ignore_errors=True)
+    for name in ("saves", "seals", "deleted", "views", "pins", "restored"):
+        os.makedirs(os.path.join(store, name), mode=0o700, exist_ok=True)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["alive", "controller-dies"])
+def test_a_lost_store_comes_back_from_the_archive(tmp_path: Path, dies: bool) -> None:
+    work, place = Work("live", str(tmp_path)), tmp_path / "elsewhere"
+    crash = ("after", "restore", 1) if dies else None
+    with running(work, "lost", SHAPE, settings=f'[archive]\nplace = "{place}"\n', crash=crash) as run:
+        run.wait_for("a copy in the archive", lambda: run.history().archived)
+        run.wait_step(42)
+        lose_store(run)
+        os.kill(nodes.rank_pid(run.run.root, 1, 1), signal.SIGKILL)
+        assert run.wait_end(180) == 0
+        history = run.history()
+        assert [c.id for c in history.restored] == [SAVE]
+        assert history.attempts[1].checkpoint == SAVE
+        (incident,) = history.incidents
+        assert incident.closed
+        assert incident.replay is not None
+        assert (incident.replay.differing, incident.replay.data_differing) == (0, None)
+        assert ledger_holds(history, SHAPE.steps)
+        assert history.epoch == (2 if dies else 1)
+    assert list(place.rglob(f"*{SAVE}*"))
