@@ -201,6 +201,7 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
     if incident.checkpoint:
         back = f"Way back: {checkpoint_text(incident.checkpoint, incident.checkpoint_step, known, times.decided)}."
         entries.append(_Entry(times.decided, back, more=rejected))
+        entries += _came_back(history, incident, times.decided)
     elif attempt or planned:
         entries.append(_Entry(times.decided, "Way back: from nothing; no save was completed.", more=rejected))
     elif rejected:
@@ -219,6 +220,15 @@ def _way_back(history: History, incident: Incident, known: Known) -> list[_Entry
         would += swap_text(planned.swaps, history, incident, planned.slots, known.layout)
         entries.append(_Entry(times.decided, f"{plan} {plan_standing(history, digest, known)}", more=(would,)))
     return entries
+
+
+def _came_back(history: History, incident: Incident, decided: float) -> list[_Entry]:
+    """When the checkpoint was in the store again, where it had to come from the archive."""
+    until = incident.times.relaunched
+    found = [c for c in history.restored if c.id == incident.checkpoint and c.at >= decided]
+    found = [c for c in found if until is None or c.at <= until]
+    took = f" It took {span(found[0].took_s)}." if found and found[0].took_s is not None else ""
+    return [_Entry(found[0].at, f"Restored from the archive: {clean(found[0].id, 64)}.{took}")] if found else []
 
 
 def plan_standing(history: History, digest: str, known: Known) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC
 
-from builders import AUTO, Scene, save, save_id, training
+from builders import AUTO, Scene, back, save, save_id, show, training
 from test_archiving import with_archive
 
 from policies.facts import UNKNOWN, CheckpointPhase, Copied, History, Intent, Recover, Restores, View
 from supervisor import actions
 from supervisor.telling.copies import copies_lines, known_saves, restore_text
 from supervisor.telling.incident_facts import Known
+from supervisor.telling.incident_story import incident_story
 from supervisor.telling.story import status_text
 
 KNOWN = Known(zone=UTC)
@@ -72,6 +73,18 @@ def restoring() -> Scene:
     scene.settle()
     assert isinstance(scene.history.decision, Recover)
     return scene
+
+
+def test_the_story_of_the_incident_says_where_its_checkpoint_came_from() -> None:
+    scene = restoring()
+    assert "Restored from the archive" not in incident_story(scene.history, 1, KNOWN)
+    scene.now += 5640
+    scene.view = show(scene.view, actions.Restore(save_id(20)))
+    scene.obeys = lambda _: True
+    scene.settle()
+    back(scene)
+    told = incident_story(scene.history, 1, KNOWN)
+    assert f"Restored from the archive: {save_id(20)}. It took 1 h 34 min." in told
 
 
 def test_how_long_it_takes() -> None:
