@@ -39,7 +39,7 @@ def prove(work: Work) -> None:
         python = python_for(work)
     except megatron_env.NoMegatronError as error:
         work.say(f"Megatron Core {megatron_env.VERSION} is not here: {error}")
-        with_samples(work)
+        with_samples(work, samples_path())
         return
     with megatron_ranks.start(python, WORLD, work.path("megatron.log")) as nursery:
         for attempt, (layout, background) in enumerate([(one, how) for one in LAYOUTS for how in (False, True)], 1):
@@ -141,9 +141,8 @@ def refusals(work: Work, nursery: Nursery) -> None:
     work.check("the save beside it is still good", ok=good(verify(second, Options(lag_s=0.0))))
 
 
-def with_samples(work: Work) -> None:
+def with_samples(work: Work, archive: str) -> None:
     """The way of the saves that were made elsewhere. Raises SkippedError when they are not here either."""
-    archive = samples_path()
     if not os.path.exists(archive):
         raise SkippedError(f"neither Megatron Core nor {archive}")
     folder = work.path("samples")
