@@ -11,12 +11,13 @@ from test_store_good import WORLD, Now, items_of, new_store, write_save
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.bench.fake_saves import Chunk
-from supervisor.checkpoints.archive.carrying import Carrier
+from supervisor.checkpoints.archive.carrying import Carrier, no_progress
 from supervisor.checkpoints.archive.looking import ArchiveLooker
 from supervisor.checkpoints.archive.shelf import Shelf, filed
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.objects.bulk import PosixBulk
 from supervisor.checkpoints.objects.posix import PosixObjects
+from supervisor.checkpoints.reading.throttle import Pace
 from supervisor.checkpoints.store import PosixStore
 from supervisor.errors import NotRestorable, UserError
 
@@ -244,41 +245,81 @@ def test_two_runs_in_one_place_do_not_see_each_other(root, place, tmp_path):
         other.restore(ID)
 
 
-def test_the_limit_of_speed_holds_over_all_threads_and_both_readings():
-    """10 files of 1 kB, each read twice, at 1 MB/s: what was taken of the limit is what has passed."""
-    taken = []
+def test_the_limits_of_speed_hold_over_all_threads_and_both_readings():
+    """10 files of 1 kB, each read twice: both limits see every byte, and progress counts each once."""
 
-    class Counted(Carrier):
-        pass
+    class Counted(Pace):
+        taken = 0
+
+        def take(self, size, is_over=None):  # noqa: ARG002
+            self.taken += size
 
     def move(name, entry, pace, within_s):
-        assert within_s > 120 + 2 * entry.size / (1e6 / 4) - 1
+        assert within_s > 120 + 2 * entry.size / (1e3 / 4 / 2) - 1
         for _ in range(2):
             pace(entry.size)
-            taken.append(entry.size)
 
-    done = []
+    done, paces = [], [Counted(1e3), Counted(1e6)]
     files = {str(n): FileEntry(size=1000, xxh3="0" * 32) for n in range(10)}
-    Counted(4, 1e6, lambda *said: done.append(said)).carry(files, move, "x")
-    assert sum(taken) == 20_000
+    Carrier(4, paces, 1e3, lambda *said: done.append(said)).carry(files, move, "x")
+    assert [pace.taken for pace in paces] == [20_000, 20_000]
     assert max(done) == (10_000, 10_000, "x")
 
 
-def test_the_first_that_fails_ends_the_others():
-    began = threading.Event()
-    ended = []
-
+def endless(began=None):
     def move(name, entry, pace, within_s):
         if name == "bad":
             began.wait(30)
             raise NotRestorable("rot")
-        began.set()
+        if began is not None:
+            began.set()
         while True:
             pace(1)
 
+    return move
+
+
+def test_the_first_that_fails_ends_the_others():
     files = {"bad": FileEntry(size=1, xxh3="0" * 32), "good": FileEntry(size=9, xxh3="0" * 32)}
     with pytest.raises(NotRestorable, match="rot"):
-        Carrier(2, 1e9, lambda *said: ended.append(said)).carry(files, move, "x")
+        Carrier(2, [Pace(1e9)], 1e9, no_progress).carry(files, endless(threading.Event()), "x")
+
+
+def test_the_end_of_all_reading_ends_a_copy_too():
+    pace = Pace(1e9)
+    pace.end()
+    with pytest.raises(OSError, match="given up"):
+        Carrier(2, [pace], 1e9, no_progress).carry({"good": FileEntry(size=9, xxh3="0" * 32)}, endless(), "x")
+
+
+def test_a_copy_keeps_to_the_pace_of_the_store_and_a_restore_does_not(root, place, tmp_path):
+    """The one has ended, so that whoever goes by it is told at once."""
+    store = look_at(root)
+    store.reading.pace.end()
+    slow = made(tmp_path / "fresh", store)
+    with pytest.raises(OSError, match="given up"):
+        slow.copy(ID)
+    empty = PosixStore(str(tmp_path / "empty"), WORLD, Now())
+    empty.reading.pace.end()
+    archive_of(place, empty).restore(ID)
+    assert empty.state(ID).phase is Phase.COMPLETED
+
+
+def test_one_that_was_found_damaged_is_read_again_when_a_person_says_so(root, place):
+    path = bulk_file(place, ID, "__1_0.distcp")
+    data = path.read_bytes()
+    path.write_bytes(flipped(data))
+    archive = archive_of(place, lose(root))
+    for again in (False, True):
+        with pytest.raises(NotRestorable, match="is damaged"):
+            archive.restore(ID, again=again)
+        assert archive.scan()[0].phase is Phase.BROKEN
+    path.write_bytes(data)  # it was this machine's memory
+    with pytest.raises(NotRestorable, match="is broken"):
+        archive.restore(ID)
+    archive.restore(ID, again=True)
+    assert look_at(root).state(ID).phase is Phase.COMPLETED
+    assert archive.scan()[0].phase is Phase.COMPLETED
 
 
 def test_what_an_archive_says_of_paths_is_not_believed(root, place, tmp_path):

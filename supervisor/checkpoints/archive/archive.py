@@ -25,6 +25,7 @@ from supervisor.checkpoints.objects.opening import open_bulk, open_objects
 from supervisor.checkpoints.objects.port import is_key
 from supervisor.checkpoints.objects.posix import LAG_S
 from supervisor.checkpoints.reading.folder import lag_of
+from supervisor.checkpoints.reading.throttle import Pace
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 from supervisor.errors import NotRestorable, UserError
@@ -53,10 +54,11 @@ class Archive:
         self._store = store
         self._clock = clock
         self._looker = ArchiveLooker(shelf, lag_s)
-        # What goes out is read beside training. What comes back is awaited: nothing trains then.
+        # What goes out is read beside training, at one pace with the seals. What comes back is awaited: nothing trains then.
+        paces = [store.reading.pace, *([Pace(rate)] if rate is not None else [])]
         rates = [limit for limit in (rate, store.rate) if limit is not None]
-        out = Carrier(threads, min(rates, default=None), progress)
-        back = Carrier(threads, None, progress)
+        out = Carrier(threads, paces, min(rates, default=None), progress)
+        back = Carrier(threads, [store.reading.urgent_pace], None, progress)
         self._copying = Copying(shelf, store, self._looker, out, clock, step)
         self._restoring = Restoring(shelf, store, self._looker, back, clock, step)
         self._retaining = Retaining(shelf, store, self._looker, clock, step)
@@ -96,15 +98,17 @@ class Archive:
         with _told(save):
             self._copying.copy(save)
 
-    def restore(self, checkpoint: str) -> None:
+    def restore(self, checkpoint: str, *, again: bool = False) -> None:
         """Bring a copy back into the store, every file checked; the store then shows the save as completed.
 
         It may be killed anywhere and called again; a store that is empty is made. A copy that turns out to be damaged,
-        read twice, is BROKEN from then on. Raises NotRestorable (for now: no room, not readable; or for good), OSError.
+        read twice, is BROKEN from then on; `again` reads such a one once more, as on another machine.
+
+        Raises NotRestorable (for now: no room, not readable; or for good), OSError.
         """
         save = SaveId.parse(checkpoint)
         with _told(save):
-            self._restoring.restore(save)
+            self._restoring.restore(save, again=again)
 
     def retain(self, keep: int, protect: Collection[str] = ()) -> tuple[str, ...]:
         """Delete the oldest copies beyond the newest `keep` that are not protected, and return their ids.

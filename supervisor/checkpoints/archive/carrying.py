@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.objects.landing import Pace
 from supervisor.checkpoints.reading.throttle import CancelledError, Throttle
+from supervisor.checkpoints.reading.throttle import Pace as BytesPace
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes that are done, all bytes, and what is being done; from any thread."""
@@ -25,16 +27,20 @@ def no_progress(_done: int, _total: int, _what: str) -> None:
 
 
 class Carrier:
-    """`rate`: bytes a second at most that are read, of files and of their copies, over all `threads`; None: no limit."""
+    """`paces`: limits that hold for all that is read, of files and of their copies; others may share them.
 
-    def __init__(self, threads: int, rate: float | None, progress: Progress) -> None:
+    `rate`: the least that these limits may come to, bytes a second, for how long a file may take; None: no limit.
+    """
+
+    def __init__(self, threads: int, paces: Sequence[BytesPace], rate: float | None, progress: Progress) -> None:
         self._threads = threads
+        self._paces = paces
         self._rate = rate
         self._progress = progress
 
     def carry(self, files: Mapping[str, FileEntry], move: Move, what: str) -> None:
         """Move all of them, the largest first. Raises what the first that failed raised; the others are then given up."""
-        throttle = Throttle(self._rate)
+        throttles = [Throttle(pace) for pace in self._paces]
         account = _Account(sum(entry.size for entry in files.values()), self._progress, what)
 
         def one(name: str) -> None:
@@ -42,13 +48,14 @@ class Carrier:
             passed = [0]
 
             def pace(count: int) -> None:
-                throttle.take(count)
+                for throttle in throttles:
+                    throttle.take(count)
                 # Each byte is read twice: at its source, and where it has landed. The first time it counts.
                 account.add(min(passed[0] + count, entry.size) - min(passed[0], entry.size))
                 passed[0] += count
 
-            # A limit is shared, so in the worst case this file gets one thread's share of it, for both readings.
-            slowest = min(SLOWEST, self._rate / self._threads) if self._rate else SLOWEST
+            # A limit is shared, so this file may get no more than one thread's share of a half of it, for both readings.
+            slowest = min(SLOWEST, self._rate / self._threads / 2) if self._rate else SLOWEST
             move(name, entry, pace, SPARE_S + 2 * entry.size / slowest)
             account.add(entry.size - min(passed[0], entry.size))
 
@@ -58,10 +65,13 @@ class Carrier:
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
-                throttle.cancel()
+                for throttle in throttles:
+                    throttle.cancel()
                 pool.shutdown(wait=True, cancel_futures=True)
         failed = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
         for error in sorted(failed, key=lambda error: isinstance(error, CancelledError)):
+            if isinstance(error, CancelledError):
+                raise OSError(errno.ECANCELED, "given up: this process reads no more")
             raise error
 
 

@@ -20,7 +20,7 @@ from supervisor.checkpoints.archive.carrying import Carrier
 from supervisor.checkpoints.archive.copying import unmark
 from supervisor.checkpoints.archive.looking import ArchiveLooker
 from supervisor.checkpoints.archive.records import DAMAGED, Damaged
-from supervisor.checkpoints.archive.shelf import Kept, Shelf, away
+from supervisor.checkpoints.archive.shelf import Kept, Shelf, away, filed
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, Archived, FileEntry, Outcome, Restored
 from supervisor.checkpoints.objects.bulk import Copied as Landed
 from supervisor.checkpoints.objects.bulk import Differs
@@ -46,11 +46,13 @@ class Restoring:
     clock: Callable[[], float]
     step: posix.Step
 
-    def restore(self, save: SaveId) -> None:
+    def restore(self, save: SaveId, *, again: bool = False) -> None:
         """Bring it back, or finish that. Nothing is done where the store shows this save as completed.
 
         Raises NotRestorable, OSError.
         """
+        if again and save in self.shelf.standing().damaged:
+            self.shelf.take_away(DAMAGED, save)  # it is said again if it is so
         kept = self._kept(save)
         above = os.path.dirname(self.store.tree.root)
         if not os.path.isdir(above):
@@ -151,6 +153,8 @@ class Restoring:
                     said = Outcome(outcome="BROKEN", reasons=(answer.why[:500],))
                     posix.create_whole(place.mark(places.BROKEN), said.to_bytes(), self.step)
                     raise OSError(errno.EIO, f"{answer.why}; another copy will be begun", name)
+                case Missing() if filed(name) in self.shelf.sizes(save):
+                    raise OSError(errno.EAGAIN, "is listed in the archive, and not to be seen", name)
                 case Missing() | Differs() if sure:
                     # Read twice: one bad reading must not take the last copy away.
                     why = answer.why if isinstance(answer, Differs) else f"{name!r} is missing in the archive"

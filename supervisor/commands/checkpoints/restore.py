@@ -34,7 +34,8 @@ Exit codes: 0 there, each file checked; 1 the copy is damaged, or there is none;
 @click.argument("run")
 @click.argument("checkpoint", metavar="[ID]", required=False)
 @click.option("--make", is_flag=True, help="The store is lost for good: make an empty one first.")
-def command(run: str, checkpoint: str | None, make: bool) -> int:
+@click.option("--again", is_flag=True, help="Read a copy once more that was found damaged, as on another machine.")
+def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
     """Bring a save of RUN back from its archive; without ID, the newest that is whole there."""
     from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.commands.checkpoints.opening import open_run, save_id, settled  # noqa: PLC0415
@@ -55,7 +56,7 @@ def command(run: str, checkpoint: str | None, make: bool) -> int:
             lost = "if it is lost for good, --make makes an empty one"
             raise UserError(f"{run}: the checkpoint store can't be read now: {seen.why}; {lost}", NOT_YET_EXIT)
         try:
-            settled(lambda: archive.restore(wanted), f"{wanted} is not back")
+            settled(lambda: archive.restore(wanted, again=again), f"{wanted} is not back")
         except NotRestorable as error:
             click.echo(f"{wanted}: not restored: {clean(str(error))}")
             return NOT_YET_EXIT if error.not_yet else 1
