@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
 
 import structlog
 
@@ -62,13 +61,10 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
     )
 
 
-def supervise(
-    parts: Parts, stop_asked: str = "", *, again: bool = False, leave: Callable[[int], object] = os._exit
-) -> int:
+def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:
     """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began. `again`: the one before died.
 
-    A copy or a reading that is still at work is left as it stands, as by a controller that is killed: with `leave`, for
-    Python itself would wait for its threads. Raises UserError when another controller is at work, or the checkpoint store
+    A copy or a reading that is still at work is left as it stands, and the process ends here. Raises UserError when another controller is at work, or the checkpoint store
     can't be made.
     """
     try:
@@ -82,7 +78,5 @@ def supervise(
         parts.cluster, LocalCluster
     ):  # the nodes are let go; a controller that was fenced has nothing to take away
         parts.cluster.close()
-    if controller.lanes.busy:
-        sys.stderr.flush()
-        leave(code)
+    controller.lanes.abandon(code)
     return code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -22,6 +24,16 @@ class Lanes(Executor):
     def busy(self) -> bool:
         """Is anything still at work?"""
         return self._open > 0
+
+    def abandon(self, code: int) -> None:
+        """End this process with `code` when anything is still at work; else do nothing.
+
+        Work of hours may have pools of its own, and Python waits for their threads. To what is left half a kill is nothing new.
+        """
+        if self.busy:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Start it now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -34,3 +36,31 @@ def test_what_fails_is_handed_on() -> None:
 
 def _fail() -> None:
     raise OSError("away")
+
+
+LEAVES = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from supervisor.lanes import Lanes
+
+inside, hangs = threading.Event(), threading.Event()
+
+def work():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: (inside.set(), hangs.wait(600))).result()
+
+lanes = Lanes()
+lanes.submit(lambda: 1).result()
+lanes.abandon(5)  # nothing is at work
+if sys.argv[1] == "busy":
+    lanes.submit(work)
+    inside.wait()
+    print("told", end="")
+lanes.abandon(7)
+"""
+
+
+@pytest.mark.parametrize(("state", "code", "said"), [("busy", 7, "told"), ("idle", 0, "")])
+def test_a_process_ends_though_a_pool_of_its_work_hangs(state: str, code: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVES, state], check=False, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.decode()) == (code, said), done.stderr
