@@ -15,18 +15,14 @@ from policies.decide import LOOK_AGAIN_S
 from policies.facts import (
     Attempt,
     CheckpointPhase,
-    Continue,
     Decision,
     Finish,
     Halt,
     History,
-    Recover,
     Unknown,
     View,
-    Wait,
 )
 from policies.layout import Layout
-from policies.reasons import Reason
 from policies.rules import Rules, as_text
 from supervisor.answers import judge, not_before
 from supervisor.fold import fold_all
@@ -37,8 +33,8 @@ from supervisor.plan import chores_at, held_until
 from supervisor.ports import Agents, AttemptFiles, Desk, Log
 from supervisor.step_rows import reference
 from supervisor.telling import notices
-from supervisor.telling.again import reminder
 from supervisor.telling.copies import known_saves
+from supervisor.telling.due import due, what
 from supervisor.telling.incident_facts import Known
 from supervisor.telling.seen import seen_of
 from supervisor.telling.told import matter
@@ -46,8 +42,6 @@ from supervisor.tick import Tick, tick
 
 HALTED_EXIT = 93
 STATUS_S = 1.0
-LOOK_SOON = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.SAVE_UNFINISHED})
-"""Reasons of a run that goes on, and will be stopped by them if nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,28 +204,15 @@ class Loop:
     def _tell(self, ticked: Tick, view: View, now: float) -> None:
         """Tell a person when a decision waits, when something halts, or will go wrong if nobody looks: once, and reminders."""
         held = ticked.held
-        watching = held is not None and self.history.mode == "observe" and isinstance(ticked.decision, Recover)
-        what: notices.What
-        if held is not None and (held.asks or watching):
-            what = "plan"
-        elif self.history.halted is not None:
-            what = "halt"
-        elif _warns(ticked.decision):
-            what = "warning"
-        else:
+        about = what(self.history, ticked.decision, held)
+        if about is None:
             return
         why = held.why if held and held.asks else ""
         known = Known(layout=self.scene.layout, now=now, checkpoints=known_saves(view), held=why)
-        if isinstance(ticked.decision, Continue | Wait):
-            notice = notices.warning(self.history, ticked.decision, known)
-        else:
-            rules = self.scene.rules
-            notice = notices.notice(self.history, what, known, hold_s=rules.hold_s)
-            if notice is None and not watching:
-                notice = reminder(self.history, rules.telling, known, rules.hold_s)
+        notice = due(self.history, ticked.decision, about, known, self.scene.rules)
         if notice is None:
             return
-        story = notices.page(self.history, what, known)
+        story = notices.page(self.history, about, known)
         self._log.warning("notice", text=notice.text)
         before = self.history.tellings.get(notice.key)
         to = self.scene.desk.tell(notice, story, before.reached if before else ())
@@ -267,13 +248,6 @@ class Loop:
         if isinstance(decision, Halt) and down and now >= self._hold_until():
             return HALTED_EXIT
         return None
-
-
-def _warns(decision: Decision) -> bool:
-    """Is it something that a person must see to, though nothing has halted?"""
-    if isinstance(decision, Wait):
-        return decision.tells
-    return isinstance(decision, Continue) and decision.reason in LOOK_SOON
 
 
 def _name(decision: Decision) -> str:

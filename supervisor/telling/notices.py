@@ -30,7 +30,7 @@ from supervisor.telling.told import halt_key
 if TYPE_CHECKING:
     from policies.facts import History, Incident
 
-What = Literal["plan", "halt", "warning", "reminder", "guard"]
+What = Literal["plan", "halt", "warning", "paused", "reminder", "guard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,20 @@ def warning(history: History, decision: Continue | Wait, known: Known | None = N
     return None if key in history.told else Notice(key, "warning", run, title, body)
 
 
+def paused(history: History, known: Known | None = None) -> Notice | None:
+    """The notice of a fault in a run that is paused, so that nothing is done about it; once an incident.
+
+    None too where the plan was told before the pause: whoever has paused it then knows.
+    """
+    known, run, incident = known or Known(), clean(history.run, 64), history.incident
+    if incident is None or f"plan:{history.decision_digest}" in history.told:
+        return None
+    key = f"paused:{incident.number}"
+    title = f"relight {run}: stopped at {_when(begin(incident), known)}, and the run is paused"
+    body = f"{_earliest(incident, known)}\nNothing is stopped, barred or started until it is resumed.\nrelight resume {run}"
+    return None if key in history.told else Notice(key, "paused", run, title, body)
+
+
 def notice(history: History, what: What, known: Known | None = None, hold_s: float = 0.0) -> Notice | None:
     """The notice for an open plan or for a halt; None when there is no such thing, or it was told already.
 
@@ -94,6 +108,8 @@ def page(history: History, what: What, known: Known | None = None) -> str:
             return plan_text(history, known)
         if history.halted and history.halted.incident is not None:
             return incident_story(history, history.halted.incident, known)
+        if what == "paused" and history.incident is not None:
+            return incident_story(history, history.incident.number, known)
     except LookupError:
         pass  # a first start has no incident: the run's own story is told
     return run_story(history, known)

@@ -213,6 +213,7 @@ def _commands(history: History, digest: str, decision: Recover, suspects: tuple[
         "skip_samples": f"relight plan {run} --skip-samples FIRST:END",
         **spare,
         **keep,
+        **({"lift": f"relight resume {run}"} if history.paused else {"hold": f'relight pause {run} --because "..."'}),
         "explain": f"relight explain {run} {decision.incident}",
         "runbook": f"relight runbook {decision.reason}",
     }
@@ -312,7 +313,7 @@ def _price(facts: PlanFacts) -> list[str]:
         return [*lines, "Lost: unknown; the layout is not at hand."]
     rate = f"{facts.rank_hours_a_minute:,.1f} more a minute of waiting"
     lost = "unknown" if facts.lost_rank_hours is None else f"{facts.lost_rank_hours:,.1f}"
-    return [*lines, f"Lost so far: {lost} rank-hours; {rate}."]
+    return [*lines, f"Lost so far: {lost} GPU-hours (a GPU a rank); {rate}."]
 
 
 def _answers(facts: PlanFacts) -> list[str]:
@@ -324,6 +325,8 @@ def _answers(facts: PlanFacts) -> list[str]:
         lines.append(f"A no halts the run: {attempt}nobody is barred, nothing is started until relight resume.")
     lines += [f"Yes: {do['approve']}"] if "approve" in do else []
     lines += [f"No: {do['refuse']}"] if "refuse" in do else []
-    lines += [f"Change: {do[key]}" for key in ("checkpoint", "spare", "keep_node") if key in do]
+    lines += [f"Change: {do[key]}" for key in ("checkpoint", "spare", "keep_node", "skip_samples") if key in do]
+    lines += [f"Hold: {do['hold']}; it stays open, and nothing is done until relight resume."] if "hold" in do else []
+    lines += [f"Held: an approved plan is carried out after {do['lift']}"] if "lift" in do else []
     lines += [f"Read: {do['explain']}; {do['runbook']}"] if "explain" in do else []
     return lines or ["There is nothing to answer."]

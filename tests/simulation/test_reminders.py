@@ -10,7 +10,7 @@ import pytest
 
 from policies.facts import History
 from supervisor.bench import simulate
-from supervisor.bench.words import at, kill_controller
+from supervisor.bench.words import at, kill_controller, person
 from supervisor.bench.world.desk import SimDesk
 from supervisor.bench.world.world import Plant
 from supervisor.journal.entries import Carried
@@ -90,3 +90,11 @@ def test_what_the_dead_controller_had_not_delivered_is_told_by_the_next() -> Non
     sent, history = told("09:20", Post(lost=1), at("09:12", kill_controller()))
     assert [what for _, what, _ in sent][:2] == ["plan", "plan"]
     assert len({one.key for one in history.tellings.values() if one.reached}) == len(history.tellings)
+
+
+def test_a_fault_in_a_paused_run_is_told_once_and_its_plan_when_it_is_resumed() -> None:
+    sent, history = told("10:00", Post(), at("09:03", person("pause", "a switch")), at("09:40", person("resume")))
+    assert [what for _, what, _ in sent] == ["paused", "plan", "reminder"]
+    assert len(history.attempts) == 1
+    again, _ = told("09:30", Post(), at("09:03", person("pause", "a switch")), at("09:15", kill_controller()))
+    assert [what for _, what, _ in again] == ["paused"]

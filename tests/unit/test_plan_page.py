@@ -52,7 +52,7 @@ Swap: n0643 takes slot 417 of n0417: TP, PP and DP groups as before but for that
 Start: attempt 13 from iteration 41,200 (a0012-i0041200), saved 10:00:00, completed 10:07:41.
 Rejected: a0012-i0041260, still being written (512 of 5,120 files).
 To redo: 68 iterations, 5.6 M samples; the first pass took 40 min 7 s.
-Lost so far: 1,045.3 rank-hours; 85.3 more a minute of waiting.
+Lost so far: 1,045.3 GPU-hours (a GPU a rank); 85.3 more a minute of waiting.
 
 A no halts the run: attempt 12 is left as it stands, nobody is barred, nothing is started until relight resume.
 Yes: relight approve llm500b --plan 8f3a1c
@@ -60,6 +60,8 @@ No: relight refuse llm500b --plan 8f3a1c --because "..."
 Change: relight plan llm500b --checkpoint ID
 Change: relight plan llm500b --spare NODE
 Change: relight plan llm500b --keep-node n0417
+Change: relight plan llm500b --skip-samples FIRST:END
+Hold: relight pause llm500b --because "..."; it stays open, and nothing is done until relight resume.
 Read: relight explain llm500b 12; relight runbook stall
 """
 
@@ -132,9 +134,9 @@ def test_without_a_layout_no_proof_and_no_price_is_claimed():
 
 def test_lost_hours_grow_with_the_clock_and_not_without_it():
     history, known = waiting()
-    assert "Lost so far: 5,120.0 rank-hours" in plan_text(history, replace(known, now=at("11:40:07")))
-    assert "Lost so far: unknown rank-hours; 85.3 more" in plan_text(history, replace(known, now=None))
-    assert "Lost so far: 0.0 rank-hours" in plan_text(history, replace(known, now=at("10:00:00")))  # a clock set back
+    assert "Lost so far: 5,120.0 GPU-hours" in plan_text(history, replace(known, now=at("11:40:07")))
+    assert "Lost so far: unknown GPU-hours (a GPU a rank); 85.3 more" in plan_text(history, replace(known, now=None))
+    assert "Lost so far: 0.0 GPU-hours" in plan_text(history, replace(known, now=at("10:00:00")))  # a clock set back
 
 
 def test_what_a_suspect_did_before_is_told():
@@ -353,3 +355,11 @@ def test_the_command_without_a_plan_is_not_yet(tmp_path):
     assert (code, out) == (3, "No plan is open. See: relight status demo\n")
     told = json.loads(asked(run, "--json")[1])
     assert (told["plan"], told["page"]) == (None, None)
+
+
+def test_a_plan_that_is_held_says_how_it_is_lifted():
+    history, known = waiting()
+    text = plan_text(replace(history, paused=True), known)
+    assert "Held: an approved plan is carried out after relight resume llm500b\n" in text
+    assert "Hold:" not in text
+    assert "nothing is carried out until a person resumes it" in text
