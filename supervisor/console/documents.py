@@ -14,6 +14,8 @@ from supervisor.console.reading import Reading
 from supervisor.console.shapes import (
     Break,
     CheckpointsDocument,
+    DrillRow,
+    DrillsDocument,
     Glance,
     IncidentDocument,
     IncidentRow,
@@ -26,10 +28,13 @@ from supervisor.console.shapes import (
     Stretch,
     TextDocument,
 )
+from supervisor.drills.record import read_all
 from supervisor.telling.incident_facts import begin, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import incident_story, state_of
 from supervisor.telling.plan_page import plan_facts, plan_text
 from supervisor.telling.story import run_story, standing, status_text
+
+DRILLS_MAX = 50
 
 
 def glance(name: str, reading: Reading) -> Glance:
@@ -208,6 +213,27 @@ def checkpoints(reading: Reading) -> CheckpointsDocument:
         free_bytes=view.store_free_bytes if view else None,
         way_back=best.id if best else None,
     )
+
+
+def drills(reading: Reading) -> DrillsDocument:
+    """The newest drills, the newest first."""
+    rows = [
+        DrillRow(
+            number=one.number,
+            kind=one.kind,
+            level=one.level,
+            checkpoint=one.checkpoint,
+            bytes=one.bytes,
+            began_at=one.began_at,
+            ended_at=one.ended_at,
+            parts=dict(one.parts),
+            took_s=one.took_s,
+            ok=one.ok,
+            why=one.why,
+        )
+        for one in read_all(reading.run)
+    ]
+    return DrillsDocument(tuple(reversed(rows[-DRILLS_MAX:])))
 
 
 def ledgers(reading: Reading) -> LedgerDocument:

@@ -128,6 +128,12 @@ def checkpoints(reading: Read) -> Response:
     return document(documents.checkpoints(reading))
 
 
+@reads.get("/{run}/drills", response_model=shapes.DrillsDocument)
+def drills(reading: Read) -> Response:
+    """The newest drills, the newest first."""
+    return document(documents.drills(reading))
+
+
 @reads.get("/{run}/losses", response_model=LossesDocument)
 def loss_curve(
     reading: Read,

@@ -203,6 +203,31 @@ class CheckpointsDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillRow:
+    """One drill: the way back, tried in a scratch place. `parts`: seconds by part, in order; `took_s` is their sum."""
+
+    number: int
+    kind: str
+    level: str
+    checkpoint: str
+    bytes: int
+    began_at: float
+    ended_at: float
+    parts: dict[str, float]
+    took_s: float
+    ok: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrillsDocument:
+    """The newest drills of a run, the newest first; those that cannot be read are left out."""
+
+    drills: tuple[DrillRow, ...]
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAgain:
     """Samples `first` to `first + count - 1` were read again because of an incident."""
 

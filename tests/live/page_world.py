@@ -86,9 +86,9 @@ class LiveRun:
             step_s=told.step_s,
             batch=10_240,
             saves_at=tuple(start + at for at in told.saves_at),
-            start_s=1,
-            load_s=1.5,
-            first_step_s=1,
+            start_s=0.5,
+            load_s=0.5,
+            first_step_s=0.5,
             write_s=20,
         )
         rules = profile("auto").model_copy(update={"mode": told.mode})

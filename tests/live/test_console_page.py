@@ -18,6 +18,7 @@ from page_stage import ConsoleProcess, chromium, faults
 from page_world import LARGE, LiveRun, Told
 
 from policies.facts import History
+from supervisor.drills import record as drills
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
 expect = sync_api.expect
@@ -133,7 +134,7 @@ def lost(name: str, **more: Any) -> Told:
 
 
 def test_an_incident_appears_without_reload_and_its_plan_is_approved_by_click(stage: Stage) -> None:
-    with stage.run(Told(name="click", past_s=300, saves_at=(200.0,))) as run:
+    with stage.run(Told(name="click", past_s=300, saves_at=(200.0,), step_s=0.5)) as run:
         page = stage.open("run=click")
         expect(page.locator("#headline")).to_contain_text("Training")
         assert "token" not in page.url
@@ -364,6 +365,17 @@ def test_hostile_text_stays_text(stage: Stage) -> None:
     stage.seen.clear()
 
 
+def test_what_is_of_another_host_is_refused_and_the_complaint_is_seen(stage: Stage) -> None:
+    page = stage.page()
+    page.goto(stage.console.address)
+    page.get_by_label("Token").wait_for()
+    with pytest.raises(sync_api.Error, match="Failed to fetch"):
+        page.evaluate("fetch('http://127.0.0.2:1/x')")
+    assert any("Content Security Policy" in one for one in stage.seen)
+    stage.seen.clear()
+    stage.asked = {url for url in stage.asked if "127.0.0.2" not in url}
+
+
 def test_a_console_that_is_silent_is_loud(stage: Stage) -> None:
     journaled(stage.root, waiting(), "silent")
     stage.known("silent")
@@ -441,6 +453,19 @@ def test_six_hundred_and_forty_nodes_are_drawn(stage: Stage) -> None:
         phone.screenshot(path=PICTURES / "640-phone.png", full_page=True)
 
 
+DRILL = drills.Drill(
+    number=1,
+    kind="shared",
+    level="bytes",
+    checkpoint="a0001-i0001191",
+    bytes=7_000_000,
+    began_at=time.time() - 7_260,
+    ended_at=time.time() - 7_200,
+    parts={"choose": 0.1, "fetch": 1.5, "read": 58.4},
+    ok=True,
+)
+
+
 def test_axe_finds_no_serious_fault_on_any_view(stage: Stage) -> None:
     told = Told(
         name="llm7b",
@@ -457,14 +482,15 @@ def test_axe_finds_no_serious_fault_on_any_view(stage: Stage) -> None:
     journaled(stage.root, waiting(), "llm70b")  # of two runs there is a list
     stage.known("llm70b")
     stage.runs.append("llm70b")
-    with stage.run(told):
+    with stage.run(told) as run:
+        drills.keep(run.run, DRILL)
         for size, name in ((DESKTOP, "desktop"), (PHONE, "phone")):
             page = stage.page(size)
 
             def look(view: str, page: Any = page, name: str = name, wide: int = size["width"]) -> None:
                 for scheme in ("dark", "light"):
                     page.emulate_media(color_scheme=scheme)
-                    if scheme == "dark" or view in {"now", "nodes", "approve"}:
+                    if scheme == "dark" or view in {"now", "approve"}:
                         whole = view not in QUESTIONS
                         page.screenshot(path=PICTURES / f"{view}-{name}-{scheme}.png", full_page=whole)
                     found.extend(f"{view} {name} {scheme}: {one}" for one in faults(page, colours=scheme == "light"))
@@ -489,6 +515,10 @@ def test_axe_finds_no_serious_fault_on_any_view(stage: Stage) -> None:
                 look(view)
             page.goto(f"{stage.console.address}#run=llm7b&incident=1")
             page.locator(".bars").wait_for()
+            with page.expect_download() as kept:
+                page.get_by_role("button", name="Report as HTML").click()
+            assert kept.value.suggested_filename == "llm7b-incident-1.html"
+            assert "n0001" in Path(kept.value.path()).read_text()
             look("incident")
             page.goto(f"{stage.console.address}#run=llm7b&view=nodes&node=n0001")
             page.locator("#node").wait_for()

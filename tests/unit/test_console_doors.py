@@ -35,6 +35,7 @@ READS = [
             "/incidents/1/report.html",
             "/line",
             "/checkpoints",
+            "/drills",
             "/losses",
             "/ledger",
             "/events",

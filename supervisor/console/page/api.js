@@ -55,6 +55,13 @@ export async function get(path) {
   return told;
 }
 
+/** A file, to be kept by the person. Throws Trouble. */
+export async function file(path) {
+  const came = await fetch(path, options("GET", undefined, AbortSignal.timeout(SLOWEST_MS))).catch(() => null);
+  if (!came?.ok) throw new Trouble(came?.status ?? 0, came ? `answer ${came.status}` : "the console does not answer");
+  return came.blob();
+}
+
 /** What came of a request: an AnswerDocument, refused ones too. Throws Trouble where nobody judged it. */
 export async function ask(path, body) {
   const { status, told } = await call("POST", path, body, ASK_SLOWEST_MS);

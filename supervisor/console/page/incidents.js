@@ -1,6 +1,7 @@
 // Incidents: the list, and one with its story, evidence and cost.
 
-import { h } from "./dom.js";
+import { file, Trouble } from "./api.js";
+import { h, patch } from "./dom.js";
 import { bars } from "./ledgers.js";
 import { evidence } from "./plan.js";
 import { to } from "./route.js";
@@ -32,6 +33,24 @@ export function incidentList({ incidents }, run) {
   );
 }
 
+/** Fetched with the token and handed to the browser as a file: a plain link would carry no token. */
+async function save(run, number, kind, told) {
+  try {
+    const made = URL.createObjectURL(await file(`/api/runs/${encodeURIComponent(run)}/incidents/${number}/report.${kind}`));
+    h("a", { href: made, download: `${run}-incident-${number}.${kind}` }).click();
+    setTimeout(() => URL.revokeObjectURL(made), 10_000);
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    patch(told, `The report can't be had: ${error.message}.`);
+  }
+}
+
+function report(run, number) {
+  const told = h("span", { role: "status", "data-key": "report-told" });
+  const button = (kind, word) => h("button", { type: "button", onclick: (event) => save(run, number, kind, event.target.parentNode.querySelector("[role=status]")) }, word);
+  return h("div", { class: "buttons" }, button("html", "Report as HTML"), button("md", "Report as Markdown"), told);
+}
+
 /** One incident whole. */
 export function incidentPage(doc, run) {
   const { incident, cost } = doc;
@@ -43,6 +62,7 @@ export function incidentPage(doc, run) {
       { class: "panel", "data-key": "incident", "aria-labelledby": "incident-title" },
       h("h1", { id: "incident-title" }, `Incident ${incident.number}: ${diagnosis?.reason ?? incident.trouble.reason}`),
       h("p", null, sentence(doc.state)),
+      report(run, incident.number),
       h("h2", null, "Earliest error"),
       diagnosis?.first.length ? h("ul", { class: "plain" }, evidence(diagnosis.first)) : h("p", null, diagnosis ? "Not found." : "Not yet known."),
       h(

@@ -22,7 +22,7 @@ const NEEDS = {
   nodes: ["status", "nodes", "incidents"],
   line: ["status", "line", "checkpoints", "losses"],
   incidents: ["status", "incidents", "incident"],
-  saves: ["status", "checkpoints"],
+  saves: ["status", "checkpoints", "drills"],
   ledgers: ["status", "ledger"],
 };
 const OLD_S = { runs: 5, status: 4, plan: 5, losses: 10 };

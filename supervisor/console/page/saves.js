@@ -12,6 +12,7 @@ function row(one, best) {
     one.completed_at && `completed ${clock(one.completed_at)}`,
     one.bytes && `${amount(one.bytes, "B")}`,
     one.location === "archive" && "in the archive",
+    one.archived && "a copy is in the archive",
     one.pinned && "pinned",
     one.limited && "limited: no counters",
   ].filter(Boolean);
@@ -24,7 +25,21 @@ function row(one, best) {
   );
 }
 
-export function savesPage({ checkpoints }) {
+/** The way back, tried in a scratch place: the last good one of each kind, and all that are known. */
+function drillsPanel(rows) {
+  const good = (kind) => rows.find((one) => one.kind === kind && one.ok);
+  const last = (kind) => (good(kind) ? `${ago(good(kind).ended_at)}, level ${good(kind).level}, took ${span(good(kind).took_s)}` : "never");
+  const parts = (one) => Object.entries(one.parts).map(([name, seconds]) => `${name} ${span(seconds)}`).join(", ");
+  return h(
+    "section",
+    { class: "panel", "data-key": "drills", "aria-labelledby": "drills-title" },
+    h("h2", { id: "drills-title" }, "Drills"),
+    h("dl", { class: "facts" }, h("dt", null, "Shared store"), h("dd", null, `Last good: ${last("shared")}.`), h("dt", null, "Archive"), h("dd", null, `Last good: ${last("archive")}.`)),
+    h("ul", { class: "plain" }, rows.slice(0, 10).map((one) => h("li", null, `${stamp(one.ended_at)}: ${one.kind}, level ${one.level}, ${one.checkpoint}: ${one.ok ? `good in ${span(one.took_s)} (${parts(one)}).` : `failed. ${sentence(one.why)}`}`))),
+  );
+}
+
+export function savesPage({ checkpoints, drills }) {
   const { saves } = checkpoints;
   const known = new Set(saves.map((one) => `${one.attempt} ${one.step}`));
   const writing = checkpoints.being_written.filter((one) => one.state !== "written" && !known.has(`${one.attempt} ${one.step}`));
@@ -39,6 +54,7 @@ export function savesPage({ checkpoints }) {
       h("ul", { class: "cards" }, saves.map((one) => row(one, checkpoints.way_back))),
       saves.length ? null : h("p", { class: "dim" }, checkpoints.known ? "No save yet." : ""),
     ),
+    drills ? drillsPanel(drills.drills) : null,
   ];
 }
 
