@@ -35,7 +35,7 @@ class Clue:
     op: str = ""  # the collective that it waited in
     code: int | None = None
     tasks: tuple[int, ...] = ()
-    frames: str = ""  # what the traceback before it went through: data, save, load, framework, or nothing
+    frames: str = ""  # what the traceback before it went through: data, save, load, framework, kernels, or nothing
     found_by: str = "line"
 
 

@@ -25,6 +25,7 @@ from policies.ordering import (
     still_down,
     surely_before,
 )
+from policies.programs import in_kernels, says_better
 from policies.silence import infer
 
 GPU_SYMPTOMS: Final = frozenset(
@@ -45,9 +46,6 @@ SHADOWS: Final = frozenset({"xid-stopped"})
 
 HINTS: Final = frozenset({"machine-check-logged"})
 """Kinds that say that something was, and not how bad: no cause where anything else is one."""
-
-OF_PROGRAMS: Final = frozenset({"xid-program"})
-"""What the driver says of a program's error. The program, where it names the sample or the number, says it better."""
 
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {"cuda-not-ready": ("fabric-manager-down",)}
 """Symptoms, and what a log of the same machine may say of them whenever it was written: the reason lasts till somebody mends it."""
@@ -179,7 +177,7 @@ def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
     for clue in causes:
         shadow = clue.kind in SHADOWS
         better = (o for o in causes if (o.grade > clue.grade or (shadow and o.kind not in SHADOWS)) and o is not clue)
-        if any(_explains(o, clue, case) for o in better) or any(_says_better(o, clue, case) for o in causes):
+        if any(_explains(o, clue, case) for o in better) or any(says_better(o, clue, case) for o in causes):
             continue
         if clue.kind in HINTS and any(o.kind not in HINTS for o in causes):
             continue
@@ -187,14 +185,6 @@ def _explained(case: Case, causes: Sequence[Clue]) -> list[Clue]:
             continue
         kept.append(clue)
     return kept
-
-
-def _says_better(program: Clue, driver: Clue, case: Case) -> bool:
-    """Does a program name what its device stopped at: an index from the data, a number that is none?"""
-    if driver.kind not in OF_PROGRAMS or program.grade < 3 or program.category not in ("data", "numeric"):
-        return False
-    here = program.node == driver.node or (None in (program.node, driver.node) and len(case.nodes) <= 1)
-    return here and not surely_before(driver, program)
 
 
 def _explains(cause: Clue, symptom: Clue, case: Case) -> bool:
@@ -243,7 +233,7 @@ def _named(case: Case, first: Clue, peers: Sequence[Clue], live: Sequence[Clue])
         category = "config"  # what all nodes have in common is no node's fault
     if first.kind == "exception" and first.frames == "data":
         category = "data"
-    elif first.kind == "exception" and first.frames == "framework":
+    elif (first.kind == "exception" and first.frames == "framework") or (len(nodes) > 1 and in_kernels(first, live)):
         category = "software.framework"
     elif first.kind in ("exception", "missing-file") and first.frames == "load":
         category = "storage.ckpt_corrupt" if first.kind == "exception" else "config"

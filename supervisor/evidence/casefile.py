@@ -51,6 +51,12 @@ _FRAMEWORK: Final = re.compile(
 )
 """An error that is raised here, by the innermost frame, is mostly not one of the script."""
 
+_KERNELS: Final = re.compile(
+    r"(site|dist)-packages/(flash_attn\w*|xformers|apex|transformer_engine|mamba_ssm|causal_conv1d|bitsandbytes|deep_ep"
+    r"|grouped_gemm|fla|flashinfer|liger_kernel|cutlass|kernels)/"
+)
+"""Libraries of kernels: a device that faults in one, on several machines at once, met a bug of it."""
+
 
 def assemble(
     readings: Sequence[FileReading], places: Places | None = None, zones: Mapping[str, float] | None = None
@@ -259,7 +265,8 @@ def _speaker(raw: Raw, rank: int | None, node: str | None, file: str) -> str:
 
 def _frames(around: str) -> str:
     found = next((name for name, form in _FRAMES if form.search(around)), "")
-    return found or ("framework" if _FRAMEWORK.search(around.rsplit("\n", 1)[-1]) else "")
+    innermost = around.rsplit("\n", 1)[-1]
+    return found or ("framework" if _FRAMEWORK.search(innermost) else "kernels" if _KERNELS.search(innermost) else "")
 
 
 def _idle(readings: Sequence[FileReading], clocks: Clocks, clues: Sequence[Clue]) -> float | None:

@@ -87,8 +87,8 @@ def resolve(
     spoken_in: dict[str, Counter[str]] = defaultdict(Counter)
     locals_of: dict[tuple[str, int], int] = {}
     for reading in readings:
-        for raw in _labelled(reading):
-            name = raw.label.node
+        for raw in reading.raws:
+            name = raw.label.node or (raw.groups.get("host") if raw.row.kind == "layout-rank" else None)
             if name:
                 spoken[name] += 1
                 spoken_in[reading.name][name] += 1
@@ -130,10 +130,6 @@ def resolve(
     devices(places, readings)
     _tasks(places, readings)
     return places
-
-
-def _labelled(reading: FileReading) -> Iterable[Raw]:
-    return (raw for raw in reading.raws if raw.label.node)
 
 
 def _peer_nodes(raw: Raw) -> list[str]:

@@ -302,3 +302,13 @@ def test_a_hostfile_that_a_script_prints(tmp_path):
     log = "hv-1 slots=4\nhv-2 slots=4\n" + steps() + "[rank5]: KeyError: 'labels'\n"
     got = diagnose(tmp_path, {"job.log": log})
     assert (got["first_error"]["rank"], got["first_error"]["node"]) == (5, "hv-2")
+
+
+def test_ranks_that_tell_their_node_in_brackets(tmp_path):
+    files = {
+        f"rank-{r}.log": f"Initializing distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/8 (node lit-{r // 4})\nstep 8 loss 2\n"
+        + ("KeyError: 'labels'\n" if r == 6 else "")
+        for r in range(8)
+    }
+    got = diagnose(tmp_path, files)
+    assert (got["category"], got["first_error"]["rank"], got["first_error"]["node"]) == ("software.user", 6, "lit-1")

@@ -169,6 +169,37 @@ def test_without_it_the_drivers_word_is_of_the_program(tmp_path):
     assert got["category"] == "software.user"
 
 
+IN_FLASH = (
+    "/opt/venv/lib/python3.11/site-packages/flash_attn/flash_attn_interface.py",
+    198,
+    "_flash_attn_varlen_backward",
+)
+IN_TRITON = ("/opt/venv/lib/python3.12/site-packages/triton/runtime/jit.py", 708, "run")
+FAULT = "May  4 10:05:40 {} kernel: NVRM: Xid (PCI:0000:61:00): 31, pid=40119, name=python, MMU Fault\n"
+
+
+@pytest.mark.parametrize(
+    ("frame", "nodes", "category"),
+    [
+        (IN_FLASH, ("gx-01", "gx-02"), "software.framework"),
+        (IN_TRITON, ("gx-01", "gx-02"), "software.user"),
+        (IN_FLASH, ("gx-01",), "software.user"),
+    ],
+)
+def test_devices_of_several_machines_that_fault_in_a_library_of_kernels(tmp_path, frame, nodes, category):
+    log = (
+        head()
+        + steps()
+        + traceback(
+            2,
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
+            (("/app/train.py", 8, "main"), frame),
+        )
+    )
+    got = diagnose(tmp_path, {"slurm-77.out": log, **{f"kern-{n}.log": FAULT.format(n) for n in nodes}})
+    assert (got["category"], got["suspect_nodes"]) == (category, [])
+
+
 # --- slow, not failed ---------------------------------------------------------------------------------------------------
 
 
