@@ -64,8 +64,8 @@ def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
 def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int:
     """Run one epoch; the exit code. `stop_asked`: who asked for a planned stop before it began. `again`: the one before died.
 
-    A copy or a reading that is still at work is left as it stands, and the process ends here. Raises UserError when another controller is at work, or the checkpoint store
-    can't be made.
+    A copy or a reading that is still at work is left as it stands, and the process ends here. Raises UserError when
+    another controller is at work, or the checkpoint store can't be made.
     """
     try:
         controller = Controller(parts)
