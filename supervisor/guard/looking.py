@@ -22,7 +22,7 @@ from supervisor.rundir import RunDir
 from supervisor.telling.heart import journal_takes_writes
 from supervisor.telling.incident_facts import Known, waits
 
-PROBE = "guard.probe"
+PROBE = "guard.tmp"
 STATUS_MAX = 16_000_000
 
 

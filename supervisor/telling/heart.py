@@ -18,7 +18,7 @@ STILL_S = 90.0
 PROBE_BYTES = 4096
 
 
-def journal_takes_writes(folder: str, name: str = "beat.probe") -> str:
+def journal_takes_writes(folder: str, name: str = "beat.tmp") -> str:
     """Why nothing can be written beside the journal's segments; empty where it can. May hang with its file system."""
     path = os.path.join(folder, name)
     try:
@@ -80,7 +80,7 @@ class Heart:
                 return
 
 
-def heart_for(url: str, every_s: float, folder: str, deadline_s: float, probe: str = "beat.probe") -> Heart | None:
+def heart_for(url: str, every_s: float, folder: str, deadline_s: float, probe: str = "beat.tmp") -> Heart | None:
     """The real one, over a run's journal folder; None without a URL."""
     if not url:
         return None

@@ -227,7 +227,7 @@ def test_what_is_added_is_seen_and_what_is_damaged(tmp_path: Path) -> None:
 
 def test_a_journal_that_takes_no_write_is_seen_and_with_read_only_nothing_is_tried(tmp_path: Path) -> None:
     run = journaled(tmp_path, waiting())
-    Path(run.path("journal", "guard.probe", "in the way")).mkdir(parents=True)
+    Path(run.path("journal", "guard.tmp", "in the way")).mkdir(parents=True)
     assert Eye(run.root).look().unwritable == "Is a directory"
     assert Eye(run.root, probes=False).look().unwritable == ""
 
@@ -316,7 +316,7 @@ def test_it_ends_when_it_is_asked_to(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-m", "supervisor", "guard", run.root], stderr=subprocess.PIPE) as guard:
         lock = next(iter(_until_there(tmp_path / "demo", "guard-*.lock")))
         assert lock.exists()
-        _until_there(tmp_path / "demo" / "journal", "guard.probe")
+        _until_there(tmp_path / "demo" / "journal", "guard.tmp")
         guard.send_signal(signal.SIGTERM)
         guard.communicate(timeout=LIMIT_S)
     assert guard.returncode == 0

@@ -48,7 +48,7 @@ def test_it_does_not_beat_while_the_journal_cannot_be_written(tmp_path):
 
 
 def test_what_stands_in_the_way_of_a_write_is_seen(tmp_path):
-    (tmp_path / "beat.probe" / "in the way").mkdir(parents=True)
+    (tmp_path / "beat.tmp" / "in the way").mkdir(parents=True)
     assert journal_takes_writes(str(tmp_path)) == "Is a directory"
     assert len(list(tmp_path.iterdir())) == 1
 
