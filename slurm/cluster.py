@@ -35,13 +35,15 @@ class NodeRow:
 class StepRow:
     """One launched step. `running_on` are the nodes that still show tasks of it, silent nodes included.
 
-    `known_on` are those that have heard of it, whether anything of it is left there or not.
+    `known_on` are those that have heard of it, whether anything of it is left there or not. Where `whole`, the cluster tells
+    of the step as a whole only: nodes on which it has ended are still among `running_on`.
     """
 
     name: str
     running: bool
     running_on: frozenset[str]
     known_on: frozenset[str]
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

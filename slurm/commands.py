@@ -273,7 +273,7 @@ class SlurmCommands:
         unwell = any(nodes[host].condition is not NodeCondition.UP for host in hosts if host in nodes)
         if unwell or name in self._stopping:  # a node may be lost long before Slurm says so
             on -= parsing.ended_nodes(launching.said(order.output), order.hosts)
-        return StepRow(name, bool(on), on, hosts)
+        return StepRow(name, bool(on), on, hosts, whole=unwell)
 
     def _within(self, hosts: frozenset[str], nodes: Mapping[str, NodeRow]) -> frozenset[str]:
         """Without the nodes that are lost: what Slurm has dropped holds nothing that can be reached."""

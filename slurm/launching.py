@@ -70,8 +70,8 @@ class Claim:
 
     @property
     def here(self) -> bool:
-        """Was it started on this machine, since its last boot?"""
-        return (self.host, self.boot) == (os.uname().nodename, localfiles.boot_id())
+        """Was it started on this machine, since its last boot, and where processes have the numbers that we see?"""
+        return (self.host, self.boot) == (os.uname().nodename, _boot())
 
 
 def path(run_dir: str, step: str, what: str) -> str:
@@ -220,4 +220,8 @@ def _place_of(head: str) -> tuple[str, str, str, float]:
 
 
 def _place() -> dict[str, object]:
-    return {"host": os.uname().nodename, "boot": localfiles.boot_id(), "wall": time.time()}
+    return {"host": os.uname().nodename, "boot": _boot(), "wall": time.time()}
+
+
+def _boot() -> str:
+    return f"{localfiles.boot_id()} {processes.pid_space()}"

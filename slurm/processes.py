@@ -26,6 +26,14 @@ class Process:
     start_ticks: int
 
 
+def pid_space() -> str:
+    """Which numbering of processes we see (a container has its own); empty where the kernel does not tell."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def look(pid: int) -> Process | None:
     """The process as it is now, or None when there is none. A zombie is dead: it does nothing any more."""
     try:

@@ -11,7 +11,7 @@ import structlog
 
 from policies.rules import Rules
 from slurm.local import LocalCluster
-from supervisor.clusters import open_cluster
+from supervisor.clusters import OUTSIDE, open_cluster
 from supervisor.controller import Controller, Parts
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
@@ -23,6 +23,7 @@ from supervisor.settings import Settings
 from supervisor.stores import archive_of, open_reading, open_store
 
 FENCED_EXIT = 4
+__all__ = ["OUTSIDE", "build", "log_to_stderr", "supervise"]
 
 
 def log_to_stderr() -> None:
@@ -42,9 +43,9 @@ def log_to_stderr() -> None:
     )
 
 
-def build(run: RunDir, settings: Settings, rules: Rules) -> Parts:
-    """Real adapters. Raises UserError."""
-    opened = open_cluster(run, settings)
+def build(run: RunDir, settings: Settings, rules: Rules, job: str = "") -> Parts:
+    """Real adapters. `job`: see `clusters.open_cluster`. Raises UserError."""
+    opened = open_cluster(run, settings, job)
     crew = Reads()
     by = open_reading(settings, crew)
     store = open_store(run, settings, by)

@@ -12,6 +12,8 @@ from supervisor.errors import OWN_FAULT_EXIT, UserError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("supervisor.commands.run", "Supervise a training command until it is done or halted."),
+    "sbatch": ("supervisor.commands.sbatch", "Submit a job script, with spares, to be supervised."),
+    "watch": ("supervisor.commands.watch", "The same controller outside of the job; it stands by, and takes over."),
     "status": ("supervisor.commands.status", "What the run is doing now."),
     "explain": ("supervisor.commands.explain", "The story of the run, or of one incident."),
     "plan": ("supervisor.commands.plan", "The open plan; change it before you approve it."),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from slurm.cluster import Cluster, Unreadable
 from slurm.commands import SlurmCommands
 from slurm.local import LocalCluster
 from supervisor.controller import Listen
+from supervisor.durable import replace_whole
 from supervisor.errors import UserError
 from supervisor.perform.effects import free_port
 from supervisor.rundir import RunDir
@@ -31,28 +32,28 @@ class Opened:
     free_port: Callable[[], int]
 
 
-def open_cluster(run: RunDir, settings: Settings) -> Opened:
-    """The cluster of the settings. Raises UserError where there is none."""
+OUTSIDE = "outside"
+"""In place of a job's id: the controller is not in the run's job, which is the one that last ran it."""
+
+
+def open_cluster(run: RunDir, settings: Settings, job: str = "") -> Opened:
+    """The cluster of the settings. `job`: the Slurm job, or OUTSIDE; empty: the one that we are in. Raises UserError."""
     if settings.cluster.kind == "slurm":
-        return _slurm(run, settings)
+        return _slurm(run, settings, job)
     local = LocalCluster(run.root, settings.nodes)
     local.boot()
     return Opened(local, Listen(), free_port)
 
 
-def _slurm(run: RunDir, settings: Settings) -> Opened:
-    job = os.environ.get("SLURM_JOB_ID", "")
-    if not (job.isascii() and job.isdigit()):
-        raise UserError(
-            "cluster slurm: SLURM_JOB_ID is not set; relight run has to be started inside a Slurm job (see relight sbatch)"
-        )
+def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
+    job = _job(run, asked)
     missing = [name for name in ("srun", "squeue", "sinfo", "scontrol", "scancel") if shutil.which(name) is None]
     if missing:
         raise UserError(f"cluster slurm: {', '.join(missing)} not found in PATH")
     # A directory of this login may not be there on the nodes, and all must look for sockets in the same place.
     os.environ.pop("XDG_RUNTIME_DIR", None)
     one = settings.cluster
-    cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain)
+    cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain, end_job=bool(asked))
     seen = cluster.read()
     if isinstance(seen, Unreadable):
         raise UserError(f"cluster slurm: job {job} can't be read: {seen.why}", 3)
@@ -60,8 +61,28 @@ def _slurm(run: RunDir, settings: Settings) -> Opened:
     if len(seen.nodes) < wanted:
         raise UserError(f"cluster slurm: the layout needs {wanted} nodes, job {job} has {len(seen.nodes)}")
     here = os.environ.get("SLURMD_NODENAME", "")
-    tell = one.listen or (cluster.address(here) if here else socket.getfqdn())
+    tell = one.listen or (cluster.address(here) if here else os.uname().nodename)
     return Opened(cluster, Listen("0.0.0.0", tell), _meeting_port)  # noqa: S104 - agents on all nodes; a token is asked of each
+
+
+def _job(run: RunDir, asked: str) -> str:
+    """The id of the run's job; the one that we are in is noted for whoever comes from outside. Raises UserError."""
+    path = run.path("job.json")
+    if asked == OUTSIDE:
+        try:
+            with open(path, "rb") as file:
+                job = str(json.loads(file.read(4096))["job"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UserError(f"{run.root}: no job has run it yet (no job.json); give --job ID", 3) from None
+    else:
+        job = asked or os.environ.get("SLURM_JOB_ID", "")
+    if not (job.isascii() and job.isdigit()):
+        raise UserError(
+            f"cluster slurm: {job!r} is no job; relight run has to be started inside a Slurm job (see relight sbatch)"
+        )
+    if not asked:
+        replace_whole(path, json.dumps({"schema": 1, "job": job}).encode())
+    return job
 
 
 def _meeting_port() -> int:

@@ -31,7 +31,11 @@ on with is refused (docs/checkpoints.md). SIGTERM or Ctrl-C asks the ranks to sa
     help="Which cluster; slurm inside a Slurm job. local: this machine as a small one.",
 )
 @click.option("--config", type=click.Path(), help="The settings; relight.toml where it is there.")
-@click.option("--profile", help="What is tolerated: auto, approve, observe, or a path. Overrides the settings.")
+@click.option(
+    "--profile",
+    envvar="RELIGHT_PROFILE",
+    help="What is tolerated: auto, approve, observe, or a path. Overrides the settings.",
+)
 @click.option("--run-dir", type=click.Path(), help="Default: ./relight-runs/NAME.")
 @click.option("--epoch-only", is_flag=True, hidden=True, help="One controller, without the parent that restarts it.")
 @click.option("--stop-asked", default="", hidden=True, help="A stop was asked for before this controller began.")

@@ -1,6 +1,6 @@
 """The lease: who is the controller of a run now. The claim of the next epoch is the fence; the lease only keeps a second one away.
 
-A holder on this host is judged by its process; one on another host by how long ago it renewed.
+A holder on this host is judged by its process; one on another host, or in a container of this one, by how long ago it renewed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import socket
 from dataclasses import dataclass
 
-from slurm.processes import alive, look
+from slurm.processes import alive, look, pid_space
 from supervisor.durable import replace_whole
 
 STALE_S = 15.0
@@ -30,6 +30,7 @@ class Holder:
     pid: int
     start_ticks: int
     renewed: float
+    space: str = ""
 
 
 def read_holder(path: str) -> Holder | None:
@@ -38,7 +39,12 @@ def read_holder(path: str) -> Holder | None:
         with open(path, "rb") as file:
             raw = json.loads(file.read(4096))
         return Holder(
-            int(raw["epoch"]), str(raw["host"]), int(raw["pid"]), int(raw["start_ticks"]), float(raw["renewed"])
+            int(raw["epoch"]),
+            str(raw["host"]),
+            int(raw["pid"]),
+            int(raw["start_ticks"]),
+            float(raw["renewed"]),
+            str(raw.get("space", "")),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -46,7 +52,8 @@ def read_holder(path: str) -> Holder | None:
 
 def is_alive(holder: Holder, now: float) -> bool:
     """Is the holder still at work, as far as can be told from here?"""
-    if holder.host == socket.gethostname():
+    # In a container of this host processes have other numbers.
+    if holder.host == socket.gethostname() and holder.space in {"", pid_space()}:
         return alive(holder.pid, holder.start_ticks)
     return now - holder.renewed < STALE_S
 
@@ -75,5 +82,6 @@ class Lease:
             "pid": os.getpid(),
             "start_ticks": own.start_ticks,
             "renewed": now,
+            "space": pid_space(),
         }
         replace_whole(self._path, json.dumps(mine).encode())

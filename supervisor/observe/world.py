@@ -11,6 +11,8 @@ from typing import Protocol
 from policies.facts import (
     EMPTY,
     UNKNOWN,
+    Attempt,
+    AttemptView,
     CaptureView,
     CheckpointState,
     Expected,
@@ -191,8 +193,8 @@ class World:
         """Everything together."""
         number = history.attempt.number if history.attempt else 0
         nodes = self._nodes(now)
-        running, shown = self._steps(nodes)
         attempt = self._agents.progress(number, now) if number else None
+        running, shown = self._steps(nodes, self._ended(history.attempt, attempt))
         if attempt is not None and (attempt.started or self._files.has_exits(number)):
             shown = shown | {number}
         if attempt is not None and number in shown and not isinstance(nodes, Unknown):
@@ -256,7 +258,19 @@ class World:
             )
         return nodes
 
-    def _steps(self, nodes: Mapping[str, NodeView] | Unknown) -> tuple[frozenset[int], set[int]]:
+    def _ended(self, attempt: Attempt | None, shown: AttemptView | None) -> tuple[int, frozenset[str]]:
+        """The newest attempt, and the nodes on which each of its ranks has told how it ended."""
+        if attempt is None or shown is None:
+            return 0, frozenset()
+        ended = {one.rank for one in shown.exits}
+        ranks = self._layout.ranks_of_slot
+        return attempt.number, frozenset(
+            node for slot, node in enumerate(attempt.slots) if ended.issuperset(ranks(slot))
+        )
+
+    def _steps(
+        self, nodes: Mapping[str, NodeView] | Unknown, ended: tuple[int, frozenset[str]]
+    ) -> tuple[frozenset[int], set[int]]:
         """(attempts with a rank on a node that can be reached, attempts that the cluster shows at all)."""
         seen = self._cluster_view
         if isinstance(seen, Unreadable) or isinstance(nodes, Unknown):
@@ -266,9 +280,12 @@ class World:
             match = _STEP.search(name)
             if match is None:
                 continue
-            shown.add(int(match[1]))
-            if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in row.running_on):
-                running.add(int(match[1]))
+            number = int(match[1])
+            shown.add(number)
+            # With a lost node in a step the cluster names the others until it drops that one, which may take minutes.
+            on = row.running_on - ended[1] if row.whole and number == ended[0] else row.running_on
+            if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in on):
+                running.add(number)
         return frozenset(running), shown
 
     def _untold(

@@ -93,3 +93,14 @@ def test_a_holder_that_has_ended_and_is_not_reaped_gives_way(tmp_path: Path, oth
     os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
     assert Path(f"/proc/{other.pid}/stat").exists()
     Lease(path, 100.0)
+
+
+def test_a_holder_in_a_container_of_this_host_is_judged_by_its_renewals(tmp_path: Path) -> None:
+    """There processes have other numbers: ours say nothing about it."""
+    path = held(tmp_path, 1, 1, renewed=100.0)
+    raw = json.loads((tmp_path / "lease").read_text()) | {"space": "pid:[1]"}
+    (tmp_path / "lease").write_text(json.dumps(raw))
+    with pytest.raises(LeaseHeldError):
+        Lease(path, 100.0 + STALE_S - 1)
+    Lease(path, 100.0 + STALE_S + 1)
+    assert json.loads((tmp_path / "lease").read_text())["space"] == os.readlink("/proc/self/ns/pid")

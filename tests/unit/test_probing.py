@@ -1,12 +1,14 @@
 """Nodes whose agent is away are asked for a sign of life: the cluster may take a minute to call one lost."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from builders import training
 
-from policies.facts import History, NodeState
+from policies.facts import AttemptView, History, NodeState, RankExit
 from policies.layout import Layout
-from slurm.cluster import ClusterView, NodeCondition, NodeRow
+from slurm.cluster import ClusterView, NodeCondition, NodeRow, StepRow
 from supervisor.observe.world import PROBES_MAX, World
 
 NAMES = tuple(f"n{i:03d}" for i in range(8))
@@ -69,3 +71,24 @@ def test_what_the_cluster_calls_lost_is_not_asked():
     ports = Ports(away=("n001",), conditions={"n001": NodeCondition.DOWN})
     assert ports.states() == {"n001"}
     assert ports.asked == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "ended", "running"), [(True, (0, 1, 2), False), (True, (0, 1), True), (False, (0, 1, 2), True)]
+)
+def test_of_a_step_that_is_told_as_a_whole_the_ends_of_ranks_count(whole, ended, running):
+    """With a lost node in it Slurm names all nodes of a step until it drops that one."""
+    slots = NAMES[:4]
+    row = StepRow("run.a0001.e1", running=True, running_on=frozenset(slots[:3]), known_on=frozenset(slots), whole=whole)
+    ports = Ports(conditions={NAMES[3]: NodeCondition.DOWN})
+    told = ports.read().nodes
+    ports.read = lambda: ClusterView(nodes=told, steps={row.name: row})
+    exits = tuple(RankExit(rank, slots[rank], 1, 5.0, code=1) for rank in ended)
+    ports.progress = lambda number, now: replace(AttemptView(number, running=True), exits=exits)
+    ports.has_exits = lambda _number: True
+    world = World(ports, ports, ports, ports, Layout(1, 1, 4, 1))
+    world.refresh_cluster(1.0)
+    scene = training()
+    history = replace(scene.history, attempts=(replace(scene.history.attempts[0], slots=slots),))
+    done = SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
+    assert (1 in world.view(history, 2.0, done).steps_running) is running

@@ -1,0 +1,77 @@
+"""`relight sbatch job.sbatch`."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import click
+
+SCRIPT_MAX = 4 << 20
+"""Bytes: what Slurm itself takes by default (MaxScriptSize)."""
+CALL_S = 60.0
+
+
+@click.command(
+    "sbatch",
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  relight sbatch job.sbatch
+  relight sbatch --spares 3 --profile auto job.sbatch --seed 7
+  relight sbatch --dry-run job.sbatch
+
+\b
+The script stays as it is but for one word: where it called srun, it calls
+  relight run -- python train.py ...
+Its --nodes are those of the training; the spares come on top. What else is
+needed is given to sbatch beside it, and shown: --no-kill --requeue
+--open-mode=append --exclusive. What can't be had together is refused with the
+line. No privileges are needed.""",
+)
+@click.option("--spares", type=click.IntRange(0, 10_000), default=1, show_default=True, help="Hot spares in the job.")
+@click.option("--profile", default="", help="For `relight run`: auto, approve, observe, or a path.")
+@click.option("--dry-run", is_flag=True, help="Show what would be submitted, and submit nothing.")
+@click.argument("script", type=click.Path())
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tuple[str, ...]) -> int:
+    """Submit SCRIPT with what relight needs: spares, and a job that outlives a lost node."""
+    from slurm import sbatch  # noqa: PLC0415 - `relight --help` need not wait for it
+    from supervisor.errors import UserError  # noqa: PLC0415
+    from supervisor.profiles import load_profile  # noqa: PLC0415
+
+    try:
+        with open(script, "rb") as file:
+            raw = file.read(SCRIPT_MAX + 1)
+    except OSError as error:
+        raise UserError(f"{script}: {error.strerror or error}") from None
+    if not raw.startswith(b"#!") or len(raw) > SCRIPT_MAX:
+        raise UserError(f"{script}: no job script: it must begin with #! and be smaller than {SCRIPT_MAX >> 20} MiB")
+    text = raw.decode("utf-8", "replace")
+    if profile:
+        load_profile(profile)  # a wrong one is told now, not when the job has waited for its nodes
+        if "," in profile:
+            raise UserError(f"--profile {profile}: no comma can stand in it: sbatch would cut it there")
+    try:
+        asked = sbatch.ask(text, spares, {"RELIGHT_PROFILE": profile} if profile else None)
+    except sbatch.ConflictError as error:
+        raise UserError(f"{script}: {error}") from None
+    if not sbatch.calls_relight(text):
+        raise UserError(f"{script}: it does not call `relight run`: put `relight run --` where it calls srun")
+    words = ["sbatch", *asked.words, script, *arguments]
+    click.echo(f"{asked.nodes} nodes for the training, {asked.spares} hot spares:", err=True)
+    click.echo(shlex.join(words), err=not dry_run)
+    if dry_run:
+        return 0
+    try:
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=CALL_S)
+    except FileNotFoundError:
+        raise UserError("sbatch is not in PATH: is this a machine of the cluster?") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"sbatch did not answer within {CALL_S:.0f} s; look at squeue before it is tried again", 3
+        ) from None
+    if done.returncode:
+        raise UserError(f"sbatch refused it: {done.stderr.strip() or f'exit {done.returncode}'}", 1)
+    click.echo(done.stdout.strip())
+    return 0

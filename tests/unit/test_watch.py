@@ -1,0 +1,77 @@
+"""`relight watch`: it stands by while another controller lives, and does nothing for a run that is over."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from builders import training
+from click.testing import CliRunner
+from console_run import journaled
+
+from policies.reasons import Reason
+from supervisor.clusters import OUTSIDE, open_cluster
+from supervisor.commands.watch import command
+from supervisor.errors import UserError
+from supervisor.journal.entries import HaltedEntry
+from supervisor.rundir import RunDir
+from supervisor.settings import ClusterSettings, RunSettings, Settings
+
+TAKE = """
+import sys, time
+from supervisor.journal.lease import Lease
+Lease(sys.argv[1], time.time()); print("held", flush=True); sys.stdin.read()
+"""
+
+
+def called(*words):
+    return CliRunner().invoke(command, [*words], standalone_mode=False)
+
+
+def test_the_templates_are_there():
+    folder = called("--templates").stdout.strip()
+    assert sorted(os.listdir(folder)) == ["relight-watch.service", "watch.sbatch"]
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            assert "relight watch" in file.read()
+    with open(os.path.join(folder, "watch.sbatch"), encoding="utf-8") as file:
+        assert subprocess.run(["bash", "-n"], input=file.read(), text=True, check=False).returncode == 0
+
+
+def test_which_run_must_be_said():
+    assert isinstance(called().exception, UserError)
+
+
+def test_outside_the_job_it_is_the_one_that_last_ran_the_run(tmp_path):
+    settings = Settings(run=RunSettings(name="demo"), cluster=ClusterSettings(kind="slurm"))
+    with pytest.raises(UserError, match="no job has run it yet"):
+        open_cluster(RunDir(str(tmp_path)), settings, OUTSIDE)
+    (tmp_path / "job.json").write_text('{"schema": 1, "job": "../7"}')
+    with pytest.raises(UserError, match="is no job"):
+        open_cluster(RunDir(str(tmp_path)), settings, OUTSIDE)
+
+
+def halted():
+    scene = training()
+    scene.say(HaltedEntry(Reason.NO_SPARE, "nothing is left", "a spare", None))
+    return scene
+
+
+def test_it_stands_by_while_another_one_lives_and_leaves_a_halted_run_to_people(tmp_path):
+    run = journaled(tmp_path, halted())
+    holder = subprocess.Popen(
+        [sys.executable, "-c", TAKE, run.path("lease")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout.readline() == b"held\n"
+    told = []
+    watching = threading.Thread(target=lambda: told.append(called(run.root)))
+    watching.start()
+    watching.join(1.0)
+    assert watching.is_alive()
+    holder.communicate()
+    watching.join(30.0)
+    (answer,) = told
+    assert answer.return_value == 93
+    assert f"standing by; controller {holder.pid}" in answer.stderr
+    assert "relight runbook no-spare" in answer.stderr
