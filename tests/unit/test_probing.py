@@ -84,7 +84,7 @@ def test_of_a_step_that_is_told_as_a_whole_the_ends_of_ranks_count(whole, ended,
     told = ports.read().nodes
     ports.read = lambda: ClusterView(nodes=told, steps={row.name: row})
     exits = tuple(RankExit(rank, slots[rank], 1, 5.0, code=1) for rank in ended)
-    ports.progress = lambda number, now: replace(AttemptView(number, running=True), exits=exits)
+    ports.progress = lambda number, _now: replace(AttemptView(number, running=True), exits=exits)
     ports.has_exits = lambda _number: True
     world = World(ports, ports, ports, ports, Layout(1, 1, 4, 1))
     world.refresh_cluster(1.0)
