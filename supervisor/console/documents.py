@@ -33,6 +33,7 @@ from supervisor.telling.incident_facts import begin, find_incident, lost_s, plan
 from supervisor.telling.incident_story import incident_story, state_of
 from supervisor.telling.plan_page import plan_facts, plan_text
 from supervisor.telling.story import run_story, standing, status_text
+from supervisor.telling.told import told_lines
 
 DRILLS_MAX = 50
 
@@ -102,6 +103,7 @@ def status(name: str, reading: Reading) -> StatusDocument:
         quarantined=len(history.barred(reading.now)),
         way_back=way_back(reading),
         text=status_text(history, view, reading.now, reading.known),
+        told=tuple(told_lines(history, reading.known)),
     )
 
 

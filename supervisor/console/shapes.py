@@ -58,7 +58,10 @@ class RunsDocument:
 
 @dataclass(frozen=True, slots=True)
 class StatusDocument:
-    """What a run is doing now. `last_advance`: when any rank last moved on. `text`: as `relight status` prints it."""
+    """What a run is doing now. `last_advance`: when any rank last moved on. `text`: as `relight status` prints it.
+
+    `told`: who was told of what waits now, and what was not delivered and why; empty where nothing waits.
+    """
 
     glance: Glance
     now: float
@@ -78,6 +81,7 @@ class StatusDocument:
     quarantined: int
     way_back: CheckpointState | None
     text: str
+    told: tuple[str, ...] = ()
     schema: int = SCHEMA
 
 

@@ -28,8 +28,8 @@ from supervisor.telling.heart import Heart
 from supervisor.telling.targets import Targets
 
 EVERY_S = 5.0
-GIVE_UP_S = 86_400.0
-"""So long a run directory may be away before nobody waits for it any more."""
+GIVE_UP_S = 3600.0
+"""So long a run directory may be away before nobody waits for it any more: it was said, and a run that was deleted stays so."""
 
 
 def _host() -> str:

@@ -24,6 +24,7 @@ from supervisor.observe.installed import look_at_installation, version_of
 from supervisor.prepare import examine
 from supervisor.profiles import load_profile
 from supervisor.settings import Settings, read_settings
+from supervisor.telling import targets
 
 SLURM_COMMANDS: Final = ("squeue", "sinfo", "scontrol", "srun", "scancel", "sbatch")
 RACERS: Final = 4
@@ -60,6 +61,7 @@ def look_at_settings(config: str) -> tuple[SettingsSeen, Settings]:
         settings = read_settings(config) if config else settings
         load_profile(settings.run.profile)
         examine(settings, config)
+        targets.must_be_understood(targets.gather(settings.notify, config or None))
     except UserError as error:
         trouble = str(error)
     run = settings.run

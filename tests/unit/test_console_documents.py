@@ -11,7 +11,7 @@ import pytest
 from builders import AUTO, back, row, training
 from console_run import HOSTILE, journaled, shown, waiting
 
-from policies.facts import UNKNOWN, Bar, NodeState, NodeView
+from policies.facts import UNKNOWN, Bar, NodeState, NodeView, Telling
 from policies.reasons import Reason
 from supervisor.console import documents, losses
 from supervisor.console.answering import encoded
@@ -334,3 +334,17 @@ def test_nothing_is_written_where_runs_lie(tmp_path: Path) -> None:
     losses.losses(reading, 1)
     after = {path: (s.st_mtime_ns, s.st_size) for path in Path(run.root).rglob("*") for s in [os.stat(path)]}
     assert after == before
+
+
+def test_who_was_told_of_what_waits_stands_in_the_status(open_plan: Reading) -> None:
+    assert documents.status("demo", open_plan).told == ()
+    history = open_plan.history
+    key = f"plan:{history.decision_digest}"
+    telling = Telling(
+        key, "stopped", 1.0, 2, ("slack (urls 1)",), (("mailtos (urls 2)", "<b>no</b>"),), 5, given_up=True
+    )
+    told = documents.status("demo", replace(open_plan, history=replace(history, tellings={key: telling})))
+    assert told.told[0].endswith(": slack (urls 1).")
+    assert told.told[1] == "Not delivered: mailtos (urls 2): <b>no</b>; 5 tries, given up."
+    assert all(line in told.text for line in told.told)
+    assert b"<b>" not in encoded(told)

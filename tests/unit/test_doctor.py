@@ -291,6 +291,19 @@ def test_the_command_says_the_same_in_both_forms(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+def test_notices_that_could_not_be_sent_are_one_line_without_the_secret(tmp_path):
+    path = tmp_path / "relight.toml"
+    path.write_text('[notify]\nurls = ["slak://t0ps3cret"]\n')
+    path.chmod(0o644)
+    assert "others can read it" in machine.look_at_settings(str(path))[0].trouble
+    path.chmod(0o600)
+    assert (
+        machine.look_at_settings(str(path))[0].trouble == "notify: slak (urls 1): apprise does not understand this URL"
+    )
+    path.write_text('[notify]\nurls = ["json://t0ps3cret"]\n')
+    assert machine.look_at_settings(str(path))[0].trouble == ""
+
+
 def test_bad_settings_make_the_exit_code_1(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("relight.toml").write_text("[layout]\ndp = 0\n")
