@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.errors import UserError
+
 if TYPE_CHECKING:
     from supervisor.settings import Settings
 
@@ -87,4 +89,7 @@ def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None) -> 
     targets.must_be_understood(whom)
     targets.leave(run_root, whom)
     if whom.any:
-        guard.start(run_root)
+        try:
+            guard.start(run_root)
+        except UserError as error:  # the run is worth more than its guard
+            click.echo(f"relight: {error}. The run is started without it", err=True)
