@@ -87,6 +87,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     root = tmp_path_factory.mktemp("page")
+    PICTURES.mkdir(parents=True, exist_ok=True)
     with sync_api.sync_playwright() as playwright, ConsoleProcess(root) as console:
         browser = playwright.chromium.launch(executable_path=chromium())
         yield Stage(browser, console, root)
@@ -138,12 +139,16 @@ def test_an_incident_appears_without_reload_and_its_plan_is_approved_by_click(st
         page = stage.open("run=click")
         expect(page.locator("#headline")).to_contain_text("Training")
         assert "token" not in page.url
+        page.screenshot(path=PICTURES / "training-desktop.png")
         page.evaluate("window.sameDocument = true")
         run.do(lambda world: world.lose_node("n0003"))
         page.locator("#do-approve").wait_for()
         expect(page.locator("#headline")).to_contain_text("Waits for you")
         expect(page.locator("#live")).to_contain_text("A decision waits: plan")
         expect(page.locator("[data-slot='3'].is-suspect")).to_be_visible()
+        twice = "document.getElementById('do-approve').click(); getComputedStyle(document.getElementById('dialog'))"
+        assert page.evaluate(f"{twice}.pointerEvents") == "none"  # a double click asks, and does not answer
+        page.keyboard.press("Escape")
         page.get_by_role("button", name="Approve", exact=True).click()
         expect(page.get_by_role("dialog")).to_contain_text("n0008 takes slot 3 of n0003")
         page.get_by_role("dialog").get_by_role("button", name="Approve plan").click()
@@ -239,6 +244,8 @@ def test_a_refusal_takes_a_reason_and_a_halt_is_lifted_with_one(stage: Stage) ->
         expect(dialog).to_contain_text("refused; the run halts")
         page.keyboard.press("Escape")
         expect(page.locator("#headline")).to_contain_text("Halted")
+        expect(page.locator(".headline")).to_contain_text("Lifted by: relight resume")
+        page.screenshot(path=PICTURES / "halted-desktop.png")
         assert until(run, lambda h: h.halted).incidents[0].plan_refused
         page.locator("#do-resume").click()
         dialog.get_by_label("Reason").fill("looked at it")
@@ -263,6 +270,7 @@ def test_a_stale_plan_is_refused_and_what_changed_is_shown(stage: Stage) -> None
         dialog.get_by_role("button", name="Approve plan").click()
         expect(dialog.get_by_role("heading", name="The plan has changed")).to_be_visible()
         expect(dialog.locator(".changes")).to_contain_text("slot 3: n0008 -> n0009")
+        page.screenshot(path=PICTURES / "stale-desktop.png")
         assert not run.history.approvals
         now = run.history.decision_digest
         assert now is not None
@@ -380,14 +388,15 @@ def test_a_console_that_is_silent_is_loud(stage: Stage) -> None:
     journaled(stage.root, waiting(), "silent")
     stage.known("silent")
     stage.runs.append("silent")
-    page = stage.page()
+    page = stage.page(PHONE)
     page.clock.install()
     page.goto(f"{stage.console.address}#token={stage.console.approver}&run=silent")
     expect(page.locator("#warnings")).to_contain_text("No controller is alive")
     expect(page.locator("#warnings")).not_to_contain_text("This page is old")
     page.route("**/api/**", lambda route: route.abort())
     page.clock.fast_forward(11_000)
-    expect(page.locator("#warnings")).to_contain_text("This page is old. The console has not answered for 1")
+    expect(page.locator("#warnings")).to_contain_text("This page is old. The console has not answered since")
+    page.screenshot(path=PICTURES / "old-phone.png")
     page.unroute("**/api/**")
     page.clock.fast_forward(5_000)
     expect(page.locator("#warnings")).not_to_contain_text("This page is old")
@@ -422,7 +431,6 @@ def test_six_hundred_and_forty_nodes_are_drawn(stage: Stage) -> None:
             (2300, lambda run: run.world.lose_node("n0417")),
         ),
     )
-    PICTURES.mkdir(parents=True, exist_ok=True)
     with stage.run(told):
         began = time.monotonic()
         page = stage.open("run=llm500b")
@@ -477,7 +485,6 @@ def test_axe_finds_no_serious_fault_on_any_view(stage: Stage) -> None:
             (2300, lambda run: run.world.lose_node("n0003")),
         ),
     )
-    PICTURES.mkdir(parents=True, exist_ok=True)
     found: list[str] = []
     journaled(stage.root, waiting(), "llm70b")  # of two runs there is a list
     stage.known("llm70b")

@@ -43,6 +43,7 @@ export function headline(docs) {
       null,
       h("h1", { id: "headline" }, word, h("span", { class: "unseen" }, `: ${row.run}`)),
       h("p", { class: "say" }, capital(sentence(row.standing))),
+      status.halt ? h("p", null, `Lifted by: ${sentence(status.halt.lifts)}`) : null,
       h("p", null, `${step}${kind === "over" ? "" : phase + moved}.`),
       h("p", { class: "dim" }, `${attempt}, mode ${row.mode}.`, since ? ` Since ${stamp(since)}, ${ago(since)}.` : "", started(line)),
     ),
@@ -89,17 +90,22 @@ export function tiles({ status }) {
   );
 }
 
+/** What changes each second is not read out: an alert would be read again each time. */
+function ticking(text) {
+  return h("span", { "aria-hidden": "true" }, text);
+}
+
 /** What makes everything else doubtful: silence, of the console or of the controller. */
 export function warnings({ runs, run, docs, silentS, trouble }) {
   const made = [];
   const say = (key, word, ...text) =>
     made.push(h("div", { class: `warning is-${key}`, role: "alert", "data-key": key }, h("span", { class: "sign", "aria-hidden": "true" }, "!"), h("p", null, h("b", null, word), " ", text)));
-  if (silentS > 10) say("old", "This page is old.", `The console has not answered for ${span(silentS, true)}, since ${stamp(Date.now() / 1000 - silentS)}. What is below was true then.`);
+  if (silentS > 10) say("old", "This page is old.", `The console has not answered since ${stamp(Date.now() / 1000 - silentS)}`, ticking(`, for ${span(silentS, true)}`), ". What is below was true then.");
   if (trouble) say("trouble", "A part can't be shown.", sentence(trouble));
   const row = docs.status?.glance;
   if (row && !row.ended && !row.controller_alive && !row.error) {
-    const last = row.written_at ? `It last said something ${stamp(row.written_at)}, ${ago(row.written_at)}.` : "Nothing is known of when it last did.";
-    say("gone", "No controller is alive.", `${last} Nothing is watched or recovered until one is started: relight run.`);
+    const last = row.written_at ? ["It last said something ", stamp(row.written_at), ticking(`, ${ago(row.written_at)}`), "."] : "Nothing is known of when it last did.";
+    say("gone", "No controller is alive.", last, ` Nothing is watched or recovered until one is started: relight run.`);
   }
   const others = run ? runs.filter((other) => other.run !== run && other.waits) : [];
   if (others.length) say("others", "Also waiting for you:", others.slice(0, OTHERS).map((other, index) => [index ? ", " : "", h("a", { href: to(other.run) }, other.run)]), others.length > OTHERS ? ` and ${others.length - OTHERS} more.` : ".");
