@@ -356,6 +356,7 @@ class View:
     failures: tuple[tuple[str, str], ...] = ()  # effects that failed outright: key of the action, why
     delays: tuple[tuple[str, str], ...] = ()  # effects that can't be done yet and are asked for again: key, why
     at_work: frozenset[str] = frozenset()  # keys of the effects that are being done now
+    moved: tuple[tuple[str, int, int], ...] = ()  # copies on their way, in words; bytes done, all bytes
     released: bool = False
     stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
 

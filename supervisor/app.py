@@ -16,6 +16,7 @@ from supervisor.controller import Controller, Parts
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
+from supervisor.moves import Moves
 from supervisor.observe.reads import Reads
 from supervisor.reading import Reading
 from supervisor.rundir import RunDir
@@ -49,6 +50,7 @@ def build(run: RunDir, settings: Settings, rules: Rules, job: str = "") -> Parts
     crew = Reads()
     by = open_reading(settings, crew)
     store = open_store(run, settings, by)
+    moves = Moves()
     return Parts(
         run,
         settings,
@@ -58,7 +60,8 @@ def build(run: RunDir, settings: Settings, rules: Rules, job: str = "") -> Parts
         reading=Reading(crew, by),
         listen=opened.listen,
         free_port=opened.free_port,
-        archive=archive_of(settings, store),
+        archive=archive_of(settings, store, moves),
+        moves=moves,
     )
 
 

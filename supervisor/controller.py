@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.facts import History
 from policies.rules import Rules
@@ -25,6 +25,7 @@ from supervisor.journal.journal import Journal
 from supervisor.journal.lease import STALE_S, Lease
 from supervisor.lanes import Lanes
 from supervisor.loop import Loop, Scene
+from supervisor.moves import Moves
 from supervisor.observe.hub import Hub
 from supervisor.observe.world import World
 from supervisor.perform.effects import Effects, Ports, free_port
@@ -67,6 +68,7 @@ class Parts:
     lag_s: float = 0.0
     wrap_effects: Callable[[Effects], Effects] | None = None
     archive: Archive | None = None
+    moves: Moves = field(default_factory=Moves)
     on_turn: Callable[[float], None] = lambda _: None
     reading: Reading | None = None
     listen: Listen = Listen()
@@ -102,7 +104,9 @@ class Controller:
         files = RunFiles(run)
         reads = parts.reading.crew if parts.reading else None
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s, reads)
-        self.world = World(parts.cluster, parts.store, hub, files, parts.settings.shape(), parts.archive)
+        self.world = World(
+            parts.cluster, parts.store, hub, files, parts.settings.shape(), parts.archive, parts.moves.shown
+        )
         self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
         self.loop.stop_asked_by = stop_asked or None

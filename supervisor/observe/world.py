@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
@@ -25,6 +25,7 @@ from policies.facts import (
 from policies.layout import Layout
 from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable
+from supervisor.moves import Moved
 from supervisor.ports import Agents, Archive, AttemptFiles, NoArchive, Store
 
 _CONDITION = {
@@ -71,8 +72,10 @@ class World:
         files: AttemptFiles,
         layout: Layout,
         archive: Archive | None = None,
+        moved: Callable[[], tuple[Moved, ...]] = tuple,
     ) -> None:
         self._layout = layout
+        self._moved = moved
         self._archive = archive or NoArchive()
         self._copies: tuple[CheckpointState, ...] | Unknown = UNKNOWN if archive else ()
         self._archive_as_of: float | None = None
@@ -224,6 +227,7 @@ class World:
             failures=tuple(done.failures.items()),
             delays=tuple(done.delays.items()),
             at_work=done.at_work,
+            moved=self._moved(),
             released=done.released,
             stop_asked=self._marked("STOP", history),
         )

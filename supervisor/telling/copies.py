@@ -50,12 +50,18 @@ def _why(view: View, key: str) -> str:
     return f" The last try: {sentence(said)}" if said else ""
 
 
+def _so_far(view: View, what: str) -> str:
+    """How far a copy has come, where that is known."""
+    done, total = next(((done, total) for moved, done, total in view.moved if moved == what), (0, 0))
+    return f", {done / total:.0%} so far" if total else ""
+
+
 def _restoring(history: History, view: View, now: float, known: Known) -> list[str]:
     lines = []
     for name, intent in _open(history, actions.Restore):
         restores = getattr(history.decision, "restores", None)
         amount = f" ({restore_text(restores)})" if restores else ""
-        since = f"since {clock(intent.at, known.zone, now)}"
+        since = f"since {clock(intent.at, known.zone, now)}{_so_far(view, f'restoring {name} from the archive')}"
         lines.append(f"Restoring {clean(name, 64)} from the archive{amount}, {since}.{_why(view, intent.key)}")
     return lines
 
@@ -76,7 +82,8 @@ def _archive(history: History, view: View, now: float, known: Known) -> list[str
         age = f", completed {span(now - done)} ago" if done is not None else ""
         text = f"Archive: last copy {copies[-1].id}{age}; {count(len(copies), 'copy', 'copies')}."
     for name, intent in _open(history, actions.Archive):
-        text += f" Copying {clean(name, 64)} since {clock(intent.at, known.zone, now)}.{_why(view, intent.key)}"
+        since = f"since {clock(intent.at, known.zone, now)}{_so_far(view, f'copying {name} into the archive')}"
+        text += f" Copying {clean(name, 64)} {since}.{_why(view, intent.key)}"
     return [text]
 
 

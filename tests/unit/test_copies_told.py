@@ -60,6 +60,8 @@ def test_a_restore_that_is_under_way_stands_in_the_status() -> None:
     scene = restoring()
     text = status_text(scene.history, scene.view, scene.now, KNOWN)
     assert f"Restoring {save_id(20)} from the archive (7 TB, no copy has shown yet how long that takes), since " in text
+    moving = replace(scene.view, moved=((f"restoring {save_id(20)} from the archive", 45, 100),))
+    assert ", 45% so far." in status_text(scene.history, moving, scene.now, KNOWN)
     slow = replace(scene.view, delays=((f"restore:{save_id(20)}", "no answer from the bucket"),))
     assert "The last try: no answer from the bucket." in status_text(scene.history, slow, scene.now, KNOWN)
 
