@@ -78,7 +78,7 @@ PROOFS = (
         "sealing, retention, archiving killed at every step, alone and in a crowd; careless ones are found out",
         150,
     ),
-    _of("checkpoints", "damage", "2,000 damaged copies of 400 random saves: none passes against its manifest", 250),
+    _of("checkpoints", "damage", "2,000 damaged copies of 250 random saves: none passes against its manifest", 250),
     _of("checkpoints", "stores", "100,000 reads, sixteen writers, killed writers, careless stores found out", 80),
 )
 

@@ -1,7 +1,7 @@
 """Every window in which Megatron's save can die (A to E, and the torn tracker), by real kills of real writers.
 
 Each time: what `relight verify` says of the directory that is left, and on which rung the ladder ends under relight.
-The same window in the whole loop, with a node that dies in the middle of a save: `relight bench prove demo`.
+In the whole loop: here B; a node that dies in the middle of a save: `relight bench prove demo`.
 """
 
 import os
@@ -17,6 +17,9 @@ from policies.facts import CheckpointPhase
 from policies.ladder import climb
 from supervisor.bench import megatron_nursery as windows
 from supervisor.bench import megatron_order
+from supervisor.bench.proofs import windows as proof
+from supervisor.bench.proofs.runs import SMALL, undisturbed
+from supervisor.bench.proofs.work import Work
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.listed import Listed
@@ -233,3 +236,10 @@ def test_a_kill_that_never_came_is_noticed(nursery, store):
     assert rung(store).checkpoint.id == NEW
     with pytest.raises(RuntimeError, match="was not said, but"):
         nursery.begin(folder=store.save_dir(1), step=30, word="", window="").until("rank 0 at metadata")
+
+
+@pytest.mark.slow
+def test_in_the_whole_loop_the_coordinator_dies_before_metadata(tmp_path):
+    work = Work("windows", str(tmp_path))
+    proof.in_the_loop(work, undisturbed(work, SMALL))
+    assert work.ok, work.checks

@@ -28,8 +28,8 @@ from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId, Tree
 from supervisor.errors import NotRestorable, UserError
 
-SAVES = 400
-EACH = 5
+SAVES = 250
+EACH = 8
 """Damaged copies of each save: 2,000 in all."""
 STEP = 40
 NAME: Final = f"iter_{STEP:07d}"
@@ -56,7 +56,7 @@ def prove(work: Work, saves: int = SAVES, each: int = EACH) -> None:
                 if outcome == PASSED:
                     passed.append(kind)
             if number % 50 == 0:
-                work.say(f"{number} of {saves} saves, {sum(told.values())} damaged copies")
+                work.say(f"{number} of {saves} saves, {number * each} damaged copies")
     careless = sum(count for kind, count in told.items() if kind.endswith("seen by names and sizes: no"))
     total = saves * each
     judged = {kind: count for kind, count in sorted(told.items()) if "names and sizes" not in kind}

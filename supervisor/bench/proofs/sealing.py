@@ -29,6 +29,8 @@ SEALERS, PRUNERS, ARCHIVERS = 4, 2, 2
 SAVES = 30
 DEATHS = 80
 WAIT_S: Final = 60.0
+CROWD_S: Final = 600.0
+"""So long at most the crowd is at work; then what it has not done fails its check."""
 WELL: Final = "no list names a broken save, one is left"
 
 
@@ -234,10 +236,10 @@ def crowd(work: Work, saves: int, deaths: int) -> None:
     for role, (operation, count) in ROLES.items():
         for _ in range(count):
             crew.hire(role, operation)
-    left, looks = list(steps), 0
+    left, looks, until = list(steps), 0, work.seconds + CROWD_S
     faults: list[str] = []
     try:
-        while (left or crew.deaths_left > 0 or not settled(scene, steps)) and work.seconds < 600 and not faults:
+        while (left or crew.deaths_left > 0 or not settled(scene, steps)) and work.seconds < until and not faults:
             if left:
                 step = left.pop(0)
                 scene.write(step, broken=step in bad)

@@ -13,9 +13,10 @@ from typing import Any
 from policies.facts import CheckpointPhase
 from policies.ladder import climb
 from slurm.cluster import Unreadable
-from supervisor.bench import megatron_env, megatron_order, megatron_ranks
+from supervisor.bench import megatron_env, megatron_order, megatron_ranks, nodes
 from supervisor.bench import megatron_nursery as nursery
 from supervisor.bench.proofs.megatron import WORLD, arguments, digests, new_store, python_for, restorable
+from supervisor.bench.proofs.runs import SMALL, running, undisturbed, with_extra
 from supervisor.bench.proofs.work import Work
 from supervisor.checkpoints.reading.findings import Verdict
 from supervisor.checkpoints.reading.listed import read_listed
@@ -30,13 +31,16 @@ LETTERS = {
     nursery.JSON: "C", nursery.TORN: "the tracker torn",
 }  # fmt: skip
 AGAIN = {nursery.SHARDS: "D", nursery.UNBEGUN: "D2", nursery.RENAME: "E"}
+LOST, SLOW_S = 8, 1.5
+"""The step of the save that dies in the loop; its last rank begins to write after so many seconds."""
 WHY = "its attempt was stopped before the framework had finished it"
 Order = Callable[[str, int, str], dict[str, Any]]
 """Folder, step and a word that makes the content another: an order for the nursery."""
 
 
 def prove(work: Work) -> None:
-    """Torch's writer in Megatron's order, then Megatron itself."""
+    """The whole loop; torch's writer in Megatron's order; then Megatron itself."""
+    in_the_loop(work, undisturbed(work, SMALL))
     with megatron_order.start(WORLD, work.path("torch.log")) as ranks:
         every_window(work, "torch", ranks, lambda folder, step, word: {"folder": folder, "step": step, "word": word})
     try:
@@ -52,6 +56,49 @@ def prove(work: Work) -> None:
 
     with megatron_ranks.start(python, WORLD, work.path("megatron.log")) as ranks:
         every_window(work, "Megatron", ranks, order)
+
+
+def in_the_loop(work: Work, calm: str) -> None:
+    """A run of the reference trainer whose coordinator dies between the last shard and `.metadata`: it ends with the same bits.
+
+    The coordinator is stopped when its own shard is written, and killed when all are.
+    """
+    with running(work, "loop", with_extra(SMALL, "--slow-save", f"{LOST}:{SLOW_S}")) as run:
+        run.wait_for("a sealed save", lambda: run.history().completed or None)
+        store = run.run.path("checkpoints")
+        save = run.wait_for("the coordinator's shard", lambda: writing(store), 60)
+        attempt = int(os.path.basename(os.path.dirname(save))[1:])
+        coordinator = nodes.rank_pid(run.run.root, attempt, 0)
+        os.kill(coordinator, signal.SIGSTOP)
+        run.wait_for("all shards", lambda: all(told_by(save, rank) for rank in range(SMALL.world)) or None)
+        left = set(os.listdir(save))
+        os.kill(coordinator, signal.SIGKILL)
+        whole = left == {"relight", "__0_0.distcp", "__1_0.distcp"}
+        work.check("the loop: B: all shards are there, and no .metadata", ok=whole)
+        lost = f"a{attempt:04d}-i{LOST:07d}"
+        given_up = os.path.join(store, "seals", lost, "ABANDONED")
+        run.wait_for("the save that was being written is given up", lambda: os.path.exists(given_up) or None)
+        loaded = os.path.join(store, "views", f"a{attempt + 1:04d}", f"iter_{LOST - SMALL.save_every:07d}")
+        run.wait_for("the older save is loaded", lambda: os.path.lexists(loaded) or None)
+        code = run.wait_end()
+        history = run.history()
+        work.check("the loop: B: the older save is loaded, the other given up", ok=lost not in history.completed)
+        same = code == 0 and all(one.closed for one in history.incidents) and run.weights_hash() == calm
+        work.check("the loop: B: the run ends with the bits of one that nobody touched", ok=same)
+
+
+def writing(store: str) -> str | None:
+    """The folder of the save that will be lost, once the coordinator's shard is in it."""
+    for attempt in sorted(os.listdir(os.path.join(store, "saves"))):
+        save = os.path.join(store, "saves", attempt, f"iter_{LOST:07d}")
+        if told_by(save, 0):
+            return save
+    return None
+
+
+def told_by(save: str, rank: int) -> bool:
+    """Has this rank written its shard? Its sidecar comes after it."""
+    return os.path.exists(os.path.join(save, "relight", f"rank_{rank:05d}.json"))
 
 
 def every_window(work: Work, who: str, ranks: nursery.Nursery, order: Order) -> None:
