@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from http.client import HTTPConnection
 from importlib.resources import files
@@ -20,6 +22,8 @@ from supervisor.console import tokens
 from supervisor.console.tokens import Role
 
 INSTALL_S = 240
+LOCK = f"{tempfile.gettempdir()}/relight-slurm-install.lock"
+"""The lock of `supervisor/bench/slurmbed/install.py`: two test processes must not both call apt."""
 
 
 def chromium() -> str:
@@ -29,24 +33,33 @@ def chromium() -> str:
         return found
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("no chromium here, and only root on Debian can install it: apt-get install chromium")
-    told = ""
-    for command in (
-        ["apt-get", "update"],
-        ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"],
-    ):
+    with open(LOCK, "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = "" if shutil.which("chromium") else _install()
+    found = shutil.which("chromium")
+    if not found:
+        pytest.skip(f"chromium can't be installed: {said}")
+    return found
+
+
+def _install() -> str:
+    """What apt-get said last; the lists are only read anew where the package is not found without."""
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
+    said = ""
+    for command in (install, ["apt-get", "update", "-q"], install):
         done = subprocess.run(
             command,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
             timeout=INSTALL_S,
         )
-        told = done.stderr.strip()[-300:]
-    found = shutil.which("chromium")
-    if not found:
-        pytest.skip(f"chromium can't be installed: {told}")
-    return found
+        said = done.stderr.strip()[-300:]
+        if done.returncode == 0 and command is install:
+            break
+    return said
 
 
 class ConsoleProcess:

@@ -23,7 +23,12 @@ from supervisor.drills import record as drills
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
 expect = sync_api.expect
 expect.set_options(timeout=30_000)
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("page")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # the first one may have to install Chromium
+    pytest.mark.xdist_group("page"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "build" / "screenshots"
