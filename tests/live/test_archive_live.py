@@ -15,6 +15,7 @@ from supervisor.bench import nodes
 from supervisor.bench.proofs.runs import SMALL, ledger_holds, running
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
+from supervisor.telling.status import read_status
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("real-loop")]
 SHAPE = replace(SMALL, steps=80, save_every=40)
@@ -49,4 +50,9 @@ def test_a_lost_store_comes_back_from_the_archive(tmp_path: Path, dies: bool) ->
         assert (incident.replay.differing, incident.replay.data_differing) == (0, None)
         assert ledger_holds(history, SHAPE.steps)
         assert history.epoch == (2 if dies else 1)
+        status = read_status(run.run)
+        assert status is not None
+        assert f"restoring {SAVE} from the archive" in [
+            what for what, done, total in status.view.moved if done == total
+        ]
     assert list(place.rglob(f"*{SAVE}*"))
