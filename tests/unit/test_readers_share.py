@@ -186,7 +186,7 @@ def test_who_waits_for_a_limit_goes_on_when_it_is_lifted():
     reading.training(True)
     throttle = Throttle(reading.pace)
     throttle.take(3600)
-    waiting = threading.Thread(target=throttle.take, args=(1,))
+    waiting = threading.Thread(target=throttle.take, args=(1,), daemon=True)
     waiting.start()
     reading.training(False)
     waiting.join(20)
@@ -206,7 +206,7 @@ def test_when_the_controller_ends_nobody_reads_on():
             throttle.take(1)
         ended.append(True)
 
-    waiting = threading.Thread(target=take)
+    waiting = threading.Thread(target=take, daemon=True)
     waiting.start()
     reading.end()
     waiting.join(20)
@@ -229,7 +229,7 @@ def test_one_reading_is_cancelled_and_the_other_waits_on():
         except CancelledError:
             ended.append(f"{name} cancelled")
 
-    threads = [threading.Thread(target=take, args=pair) for pair in ((one, "one"), (other, "other"))]
+    threads = [threading.Thread(target=take, args=pair, daemon=True) for pair in ((one, "one"), (other, "other"))]
     for thread in threads:
         thread.start()
     one.cancel()
