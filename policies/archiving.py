@@ -94,9 +94,11 @@ def late(view: View, history: History, rules: Rules, now: float) -> str:
     return f"{what} {hours}; one is made every {every / 3600:.3g} h" + (f". It says: {why}" if why else "")
 
 
-def restores(one: CheckpointState, history: History) -> Restores:
-    """What comes back from the archive, and how long that takes at the pace of the last copy in either direction."""
-    known = [c for c in (*history.restored[-1:], history.archived) if c is not None and c.took_s and c.bytes]
+def restores(one: CheckpointState, view: View, history: History) -> Restores:
+    """What comes back from the archive, and how long that takes at the pace of the last drill, or copy in either direction."""
+    known = [
+        c for c in (*history.restored[-1:], history.archived, view.drilled) if c is not None and c.took_s and c.bytes
+    ]
     newest = max(known, key=lambda c: c.at, default=None)
     about = one.bytes * newest.took_s / newest.bytes if newest is not None and newest.took_s else None
     return Restores(one.bytes, about)

@@ -401,7 +401,7 @@ def _recover(
         start=best.counters if best else None,
         text=text,
         skip_samples=skipping.merge(attempt.skip_samples if attempt else (), s.history.choice.skip_samples),
-        restores=archiving.restores(best, s.history) if best is not None and restores else None,
+        restores=archiving.restores(best, s.view, s.history) if best is not None and restores else None,
     )
 
 

@@ -353,6 +353,7 @@ class View:
     archive: tuple[CheckpointState, ...] | Unknown = ()  # its copies; none where none is configured
     archive_as_of: float | None = None  # when it last could be read
     archive_why: str = ""  # why it can't be read
+    drilled: Copied | None = None  # what the last good drill of the archive has fetched
     failures: tuple[tuple[str, str], ...] = ()  # effects that failed outright: key of the action, why
     delays: tuple[tuple[str, str], ...] = ()  # effects that can't be done yet and are asked for again: key, why
     at_work: frozenset[str] = frozenset()  # keys of the effects that are being done now

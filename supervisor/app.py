@@ -13,6 +13,7 @@ from policies.rules import Rules
 from slurm.local import LocalCluster
 from supervisor.clusters import OUTSIDE, open_cluster
 from supervisor.controller import Controller, Parts
+from supervisor.drills.record import fetched, read_all
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
@@ -62,6 +63,7 @@ def build(run: RunDir, settings: Settings, rules: Rules, job: str = "") -> Parts
         free_port=opened.free_port,
         archive=archive_of(settings, store, moves),
         moves=moves,
+        drilled=lambda: fetched(read_all(run)),
     )
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from policies.facts import History
+from policies.facts import Copied, History
 from policies.rules import Rules
 from slurm.cluster import Cluster
 from supervisor.attempt_files import RunFiles
@@ -69,6 +69,7 @@ class Parts:
     wrap_effects: Callable[[Effects], Effects] | None = None
     archive: Archive | None = None
     moves: Moves = field(default_factory=Moves)
+    drilled: Callable[[], Copied | None] = lambda: None
     on_turn: Callable[[float], None] = lambda _: None
     reading: Reading | None = None
     listen: Listen = Listen()
@@ -105,7 +106,14 @@ class Controller:
         reads = parts.reading.crew if parts.reading else None
         hub = Hub(run.root, run.token(), parts.clock, self._wake.set, BEAT_S, parts.rules.node.silent_s, reads)
         self.world = World(
-            parts.cluster, parts.store, hub, files, parts.settings.shape(), parts.archive, parts.moves.shown
+            parts.cluster,
+            parts.store,
+            hub,
+            files,
+            parts.settings.shape(),
+            parts.archive,
+            parts.moves.shown,
+            parts.drilled,
         )
         self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)

@@ -14,6 +14,7 @@ from policies.facts import (
     AttemptView,
     CheckpointPhase,
     CheckpointState,
+    Copied,
     History,
     NodeState,
     NodeView,
@@ -40,6 +41,7 @@ class Look:
     checkpoints: tuple[CheckpointState, ...] | None = None  # None: unknown
     archive: tuple[CheckpointState, ...] | None = ()  # None: unknown
     archive_as_of: float | None = None
+    drilled: Copied | None = None
     attempt: int | None = None
     all_clean: bool = False
     fenced: frozenset[int] = frozenset()
@@ -65,6 +67,7 @@ def look_of(view: View, history: History, world: int) -> Look:
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
         archive=None if view.archive is UNKNOWN else _that_matter(view.archive),
         archive_as_of=view.archive_as_of,
+        drilled=view.drilled,
         attempt=shown.number if shown else None,
         all_clean=shown is not None and shown.ended_well(world),
         fenced=view.fenced,
@@ -86,6 +89,7 @@ def view_of(look: Look, world: int) -> View:
         checkpoints=UNKNOWN if look.checkpoints is None else look.checkpoints,
         archive=UNKNOWN if look.archive is None else look.archive,
         archive_as_of=look.archive_as_of,
+        drilled=look.drilled,
         fenced=look.fenced,
         store_as_of=look.store_as_of,
         cluster_as_of=look.cluster_as_of,

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from policies.facts import Copied
 from supervisor.checkpoints.posix import read_bounded
 from supervisor.durable import create_whole
 from supervisor.rundir import RunDir
@@ -83,3 +84,10 @@ def read_all(run: RunDir) -> tuple[Drill, ...]:
 def newest(drills: tuple[Drill, ...], kind: Kind) -> Drill | None:
     """The last drill of its kind that went well."""
     return next((one for one in reversed(drills) if one.kind == kind and one.ok), None)
+
+
+def fetched(drills: tuple[Drill, ...]) -> Copied | None:
+    """What the last good drill of the archive has fetched, and how long that took: the pace of a real way back."""
+    one = newest(drills, "archive")
+    seconds = one.parts.get("fetch", 0.0) if one is not None else 0.0
+    return Copied(one.checkpoint, one.ended_at, one.bytes, seconds) if one is not None and seconds > 0 else None

@@ -15,6 +15,7 @@ from policies.facts import (
     AttemptView,
     CaptureView,
     CheckpointState,
+    Copied,
     Expected,
     History,
     NodeState,
@@ -73,9 +74,12 @@ class World:
         layout: Layout,
         archive: Archive | None = None,
         moved: Callable[[], tuple[Moved, ...]] = tuple,
+        drilled: Callable[[], Copied | None] = lambda: None,
     ) -> None:
         self._layout = layout
         self._moved = moved
+        self._read_drilled = drilled
+        self._drilled: Copied | None = None
         self._archive = archive or NoArchive()
         self._copies: tuple[CheckpointState, ...] | Unknown = UNKNOWN if archive else ()
         self._archive_as_of: float | None = None
@@ -167,6 +171,7 @@ class World:
     def refresh_archive(self, now: float) -> None:
         """Read the archive. It may hang, which nothing else waits for; `now` is the moment at which the look began."""
         self.ask_archive(now)
+        self._drilled = self._read_drilled()
         try:
             seen = self._archive.scan()
         except OSError as error:
@@ -224,6 +229,7 @@ class World:
             archive=copies,
             archive_as_of=self._archive_as_of,
             archive_why=archive_why,
+            drilled=self._drilled,
             failures=tuple(done.failures.items()),
             delays=tuple(done.delays.items()),
             at_work=done.at_work,

@@ -20,12 +20,12 @@ def copies_lines(history: History, view: View, now: float, known: Known) -> list
 
 
 def restore_text(restores: Restores) -> str:
-    """7 TB, about 1 h 34 min at the pace of the last copy."""
+    """7 TB, about 1 h 34 min at the pace of the last copy or drill."""
     about = restores.about_s
     pace = (
         "no copy has shown yet how long that takes"
         if about is None
-        else f"about {span(about)} at the pace of the last copy"
+        else f"about {span(about)} at the pace of the last copy or drill"
     )
     return f"{size(restores.bytes)}, {pace}"
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from builders import save, save_id
 
-from policies.facts import UNKNOWN, CheckpointState, History
+from policies.facts import UNKNOWN, CheckpointState, Copied, History
 from policies.layout import Layout
 from slurm.cluster import Unreadable
 from supervisor import actions
+from supervisor.drills.record import Drill, fetched
 from supervisor.errors import NotRestorable
 from supervisor.lanes import Lanes
 from supervisor.observe.world import ARCHIVE_DEADLINE_S, World
@@ -217,3 +218,22 @@ def test_without_an_archive_nothing_can_be_had_from_it(ask: Callable[[NoArchive]
     with pytest.raises(NotRestorable, match=r"\[archive\] place") as caught:
         ask(none)
     assert not caught.value.not_yet
+
+
+def drill(number: int, kind: str = "archive", **more: object) -> Drill:
+    told = {"number": number, "kind": kind, "level": "bytes", "checkpoint": save_id(40), "bytes": 700, "ok": True}
+    times = {"began_at": 1.0, "ended_at": 100.0 * number, "parts": {"choose": 1.0, "fetch": 7.0, "read": 3.0}}
+    return Drill.model_validate(told | times | more)
+
+
+def test_what_a_drill_of_the_archive_has_fetched_is_seen_with_the_archive() -> None:
+    good = drill(1)
+    later = (drill(2, "shared"), drill(3, ok=False))
+    assert fetched((good, *later)) == Copied(save_id(40), 100.0, 700, 7.0)
+    assert fetched(later) is None
+    assert fetched((drill(1, parts={"choose": 1.0}),)) is None
+    blind: Any = SimpleNamespace(has_exits=lambda _: False)
+    world = World(blind, blind, blind, blind, Layout(1, 1, 1, 1), Place(), drilled=lambda: fetched((good,)))
+    assert world.view(History(), 1.0, NOTHING).drilled is None  # type: ignore[arg-type]
+    world.refresh_archive(2.0)
+    assert world.view(History(), 3.0, NOTHING).drilled == fetched((good,))  # type: ignore[arg-type]

@@ -285,10 +285,14 @@ def test_what_has_come_so_far_takes_room_already() -> None:
 def test_how_long_a_restore_takes_is_told_at_the_pace_of_the_last_copy() -> None:
     one = copy(20, bytes=7 * TB)
     out, home = Copied("a", 10.0, TB, 100.0), Copied("b", 20.0, TB, 200.0)
-    assert archiving.restores(one, History()) == Restores(7 * TB, None)
-    assert archiving.restores(one, History(archived=out)).about_s == 700.0
-    assert archiving.restores(one, History(archived=out, restored=(home,))).about_s == 1400.0
-    assert archiving.restores(one, History(archived=Copied("a", 10.0, TB, None))).about_s is None
+    dark = View()
+    assert archiving.restores(one, dark, History()) == Restores(7 * TB, None)
+    assert archiving.restores(one, dark, History(archived=out)).about_s == 700.0
+    assert archiving.restores(one, dark, History(archived=out, restored=(home,))).about_s == 1400.0
+    assert archiving.restores(one, dark, History(archived=Copied("a", 10.0, TB, None))).about_s is None
+    drilled = View(drilled=Copied("c", 15.0, TB, 50.0))
+    assert archiving.restores(one, drilled, History(archived=out)).about_s == 350.0
+    assert archiving.restores(one, drilled, History(restored=(home,))).about_s == 1400.0  # which is newer
 
 
 # --- the daily copy -------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_the_story_of_the_incident_says_where_its_checkpoint_came_from() -> None
 
 
 def test_how_long_it_takes() -> None:
-    assert restore_text(Restores(7 * 10**12, 5640.0)) == "7 TB, about 1 h 34 min at the pace of the last copy"
+    assert restore_text(Restores(7 * 10**12, 5640.0)) == "7 TB, about 1 h 34 min at the pace of the last copy or drill"
     assert restore_text(Restores(10**9)) == "1 GB, no copy has shown yet how long that takes"
 
 
