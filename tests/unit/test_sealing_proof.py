@@ -57,7 +57,7 @@ def test_a_small_crowd(tmp_path: Path) -> None:
     assert work.measured["crowd"]["deaths"] >= 4
 
 
-@pytest.mark.parametrize("fault", ["bytes", "gone", "manifest", "unknown", "torn", "archive"])
+@pytest.mark.parametrize("fault", ["bytes", "gone", "manifest", "rubbish", "unknown", "torn", "archive"])
 def test_the_judge_sees_each_kind_of_fault(fault: str, tmp_path: Path, cases: dict[str, sealing.Case]) -> None:
     scene = cases["retention of the archive"].scene.copy_to(str(tmp_path / "scene"))
     assert sealers.judge(scene) == []
@@ -69,6 +69,8 @@ def test_the_judge_sees_each_kind_of_fault(fault: str, tmp_path: Path, cases: di
             shutil.rmtree(tree.save(save))
         case "manifest":
             Path(tree.mark(save, "manifest.json")).unlink()
+        case "rubbish":
+            Path(tree.mark(save, "manifest.json")).write_bytes(b"{}")
         case "unknown":
             Path(tree.completed).write_text('{"schema":1,"generation":9,"completed":["a0001-i0000070"]}')
         case "torn":

@@ -55,7 +55,7 @@ def prove(work: Work, saves: int = SAVES, each: int = EACH) -> None:
                 told[f"{kind}: {outcome}"] += 1
                 if outcome == PASSED:
                     passed.append(kind)
-            if number % 50 == 0:
+            if number % 25 == 0:
                 work.say(f"{number} of {saves} saves, {number * each} damaged copies")
     careless = sum(count for kind, count in told.items() if kind.endswith("seen by names and sizes: no"))
     total = saves * each

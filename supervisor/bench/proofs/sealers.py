@@ -27,7 +27,7 @@ from slurm.cluster import Unreadable
 from supervisor.bench import fake_saves
 from supervisor.checkpoints import places
 from supervisor.checkpoints.archive import Archive, open_archive
-from supervisor.checkpoints.manifest import parse_manifest
+from supervisor.checkpoints.manifest import UnsoundError, parse_manifest
 from supervisor.checkpoints.objects.bulk import FOLDER
 from supervisor.checkpoints.posix import Step
 from supervisor.checkpoints.reading.findings import Verdict
@@ -191,6 +191,8 @@ def fault_of(scene: Scene, checkpoint: str, truth: Truth, *, deep: bool) -> str:
             return "a check refuses it"
     except OSError as error:
         return f"{error.strerror}: {error.filename}"
+    except UnsoundError as error:
+        return str(error)
     return ""
 
 

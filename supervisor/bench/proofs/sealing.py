@@ -236,7 +236,7 @@ def crowd(work: Work, saves: int, deaths: int) -> None:
     for role, (operation, count) in ROLES.items():
         for _ in range(count):
             crew.hire(role, operation)
-    left, looks, until = list(steps), 0, work.seconds + CROWD_S
+    left, looks, until, begun = list(steps), 0, work.seconds + CROWD_S, False
     faults: list[str] = []
     try:
         while (left or crew.deaths_left > 0 or not settled(scene, steps)) and work.seconds < until and not faults:
@@ -244,7 +244,8 @@ def crowd(work: Work, saves: int, deaths: int) -> None:
                 step = left.pop(0)
                 scene.write(step, broken=step in bad)
             crew.replace_the_dead(sealers.IDLE_S)
-            faults += judge(scene, least=1 if looks and named(scene) else 0, deep=False)
+            faults += judge(scene, least=int(begun), deep=False)
+            begun = begun or bool(named(scene))
             looks += 1
     finally:
         crew.dismiss()
