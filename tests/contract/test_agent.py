@@ -225,8 +225,10 @@ def test_a_new_controller_is_told_again(run_dir, agents, ranks):
             reporter.step(2, loss=2.9, samples=16, updates=2)  # nobody listens: it waits in the agent
             reporter.step(3, loss=2.8, samples=24, updates=3)
         async with Controller(run_dir, epoch=2) as second:
-            await second.until(lambda: second.view().frontier == 3)
+            # What it had kept comes first, what it tells again after it, and then the first beat.
+            await second.until(lambda: any(one.told for one in second.hub.connected().values()))
             view = second.view()
+            assert view.frontier == 3
             assert view.loaded[1].checkpoint == ""
             assert view.started == {1}
             return [row.loss for row in second.hub.drain_rows()]
