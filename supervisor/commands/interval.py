@@ -143,6 +143,10 @@ def measured(run: str) -> Measured:
         f"{history.run}: {len(costs)} completed saves, {rollbacks} rollbacks in {_minutes(lasted or 0.0)}; "
         f"a save blocks {_mean(blocked)} and is completed {_mean(delays)} later"
     )
+    beside = [c.step_s_beside for c in costs if c.step_s_beside is not None]
+    peaks = [c.host_peak_bytes for c in costs if c.host_peak_bytes is not None]
+    text += f"; a step beside it takes {fmean(beside):.2f} s" if beside else ""
+    text += f"; the ranks of a node hold up to {say.size(max(peaks))} meanwhile" if peaks else ""
     size = fmean(c.bytes for c in costs) if costs else None
     return Measured(fmean(blocked) if blocked else None, mtbf, size, fmean(delays) if delays else 0.0, text)
 
