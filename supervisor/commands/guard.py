@@ -51,6 +51,9 @@ def command(runs: tuple[str, ...], config: str | None, read_only: bool, detach: 
             watch.detach([sys.executable, "-m", "supervisor", "guard", run.root, *more], run.path("guard.log"))
         return 0
     log_to_stderr()
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     held, wards = [], []
     for run, name, whom in told:
         try:
@@ -59,9 +62,6 @@ def command(runs: tuple[str, ...], config: str | None, read_only: bool, detach: 
             click.echo(f"another guard on this host watches {name} already", err=True)
             continue
         wards.append(watch.ward_of(run, name, whom, probes=not read_only))
-    stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     watch.guard(wards, stop)
     for lock in held:
         lock.close()

@@ -10,7 +10,7 @@ from policies.facts import History, Telling
 from policies.reasons import Reason
 from policies.rules import TellingRules
 from supervisor.fold import fold_all
-from supervisor.journal.entries import Carried, Chosen, EpochBegan, Resumed, Stamped, Told, Withdrawn
+from supervisor.journal.entries import ENTRY, Carried, Chosen, EpochBegan, Resumed, Stamped, Told, Withdrawn
 from supervisor.telling.again import reminder
 from supervisor.telling.notices import notice
 from supervisor.telling.plan_page import plan_text
@@ -169,3 +169,10 @@ def test_who_was_told_stands_in_the_status_and_on_the_plan():
 def test_news_of_a_notice_that_is_no_longer_known_changes_nothing():
     history, _ = waiting()
     assert told(history, Carried(KEY, ("a",), (), 1, given_up=False)) == history
+
+
+def test_what_older_journals_say_of_notices_is_understood():
+    old = ENTRY.validate_json('{"kind":"told","key":"plan:x","title":"stopped"}')
+    assert old == Told("plan:x", "stopped")
+    history = told(History(), old, EpochBegan(2, "h", 1, 1, "x"))
+    assert history.told == {"plan:x"}  # nobody knows whether it arrived, and it is not told again

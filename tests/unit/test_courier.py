@@ -1,7 +1,7 @@
 """The courier: nobody waits for it, each target by itself, tried again, given up, and dropped once it was answered."""
 
 from queue import Queue
-from threading import Event, get_ident
+from threading import Event, current_thread, get_ident
 
 import pytest
 from sinks import http_sink, smtp_sink
@@ -146,20 +146,28 @@ def test_too_many_at_a_time_are_refused_and_that_is_said():
 
 
 def test_the_same_told_anew_takes_the_place_of_the_one_before():
-    held, calls = Event(), Queue()
+    held, calls, threads = Event(), Queue(), []
 
     def carry(notice, story, url):
         calls.put(story)
+        threads.append(current_thread())
         if story == "old":
             held.wait()
+            return Outcome(ok=False, why="old")
         return Outcome(ok=True)
 
-    news = News(Targets(urls=("json://a",)), carry)
+    news = News(Targets(urls=("json://a",)), carry, pauses_s=(LIMIT_S * 10.0,))
     news.courier.send(TOLD, "old")
     assert calls.get(timeout=LIMIT_S) == "old"
     news.courier.send(TOLD, "new")
     assert news.until(lambda one: one.reached == (A,)).tries == 1
     held.set()
+    for thread in threads:
+        thread.join(LIMIT_S)  # the old one neither waits to try again
+        assert not thread.is_alive()
+    assert news.courier.news() == []  # nor says anything of what has arrived
+    assert calls.get(timeout=LIMIT_S) == "new"
+    assert calls.empty()
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -218,6 +218,8 @@ def test_what_is_added_is_seen_and_what_is_damaged(tmp_path: Path) -> None:
     journal.append([Ended("stopped")], scene.now)
     journal.close()
     assert eye.look().over
+    Lease(run.path("lease"), scene.now)
+    assert not eye.look().over  # its controller still lives: it has something to do
     segment = Path(run.path("journal", "000001.jsonl"))
     segment.write_bytes(segment.read_bytes().replace(b'"at"', b'"AT"', 1))
     assert "not" in Eye(run.root).look().unread
