@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from supervisor.bench import nodes
 from supervisor.bench.proofs.runs import SMALL, running
 from supervisor.bench.proofs.work import Work
+from supervisor.commands.interval import measured
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("real-loop")]
 
@@ -27,6 +28,7 @@ def test_saves_are_read_by_the_agents_of_nodes_that_have_nothing_else_to_do(tmp_
         assert run.wait_end(180) == 0
         assert [incident.closed for incident in run.history().incidents] == [True]
         costs = run.history().save_costs
+        assert "the ranks of a node hold up to" in measured(run.run.root).text
         log = Path(run.folder, "relight.log").read_text()
     sealed = set(re.findall(r"GB by ([^']*?), in [0-9.]+ s", log))
     assert spare in sealed, log
