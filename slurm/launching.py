@@ -47,7 +47,7 @@ _KEEP_GOING: Final = {"SLURM_PTY_PORT": "0"}
 does not prevent that (seen on 22.05.8 and 24.11.5). srun spares whoever has this set (step_launch.c,
 step_launch_notify_io_failure), and uses it for nothing else unless a terminal was asked for."""
 
-_AGENT = re.compile(r"\.agent\..+\.e\d+\.\d+")
+_AGENT = re.compile(r"\.agents?\.(?:.+\.)?e\d+\.\d+")
 _TAIL: Final = 1 << 20  # bytes of srun's words that are read; what it says of 10,000 nodes fits
 
 

@@ -137,6 +137,7 @@ class Loop:
         self._follow(before)
         for action in ticked.actions:
             scene.effects.perform(action, self.history)
+        scene.effects.end_turn()
         self._record()
         self._tell(ticked, view, now)
         self._write(list(scene.desk.carried(matter(self.history))), now)

@@ -79,6 +79,12 @@ PROOFS = (
         300,
     ),
     _of("checkpoints", "damage", "2,000 damaged copies of 250 random saves: none passes against its manifest", 250),
+    _of(
+        "slurm",
+        "slurm",
+        "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost",
+        400,
+    ),
     _of("checkpoints", "stores", "100,000 reads, sixteen writers, killed writers, careless stores found out", 80),
 )
 

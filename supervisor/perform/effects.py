@@ -69,7 +69,8 @@ class Effects:
         self._workers = workers
         self._lanes = lanes or workers
         self._looked = looked
-        self._agents_started: dict[str, int] = {}
+        self._wanted: list[actions.StartAgent] = []
+        self._started: dict[str, int] = {}
         self._at_work: set[str] = set()
         self.failures: dict[str, str] = {}
         self.delays: dict[str, str] = {}
@@ -89,7 +90,7 @@ class Effects:
         self.failures.pop(actions.key(action), None)
         match action:
             case actions.StartAgent():
-                self._work(action, "cluster", lambda: self._start_agent(action.node))
+                self._wanted.append(action)
             case actions.Capture():
                 self._capture(action)
             case actions.Fence():
@@ -126,14 +127,20 @@ class Effects:
                 assert_never(action)
 
     def _work(self, action: Action, part: str, task: Callable[[], object]) -> None:
-        self._at_work.add(actions.key(action))
+        lane = self._lanes if isinstance(action, actions.SLOW) else self._workers
+        self._work_for((actions.key(action),), lane, part, task)
+
+    def _work_for(self, keys: tuple[str, ...], lane: Executor, part: str, task: Callable[[], object]) -> None:
+        """One task that does what these effects ask for."""
+        self._at_work |= set(keys)
 
         def done(future: Future[object]) -> None:
-            self._at_work.discard(actions.key(action))
+            self._at_work.difference_update(keys)
             error = future.exception()
             if error is not None:
-                self.delays.pop(actions.key(action), None)
-                self.failures[actions.key(action)] = str(error) or type(error).__name__
+                for key in keys:
+                    self.delays.pop(key, None)
+                    self.failures[key] = str(error) or type(error).__name__
             elif part == "released":
                 self.released = True
             self._looked(part)
@@ -143,32 +150,47 @@ class Effects:
                 result = task()
             except NotRestorable as error:
                 if error.not_yet:
-                    self.delays[actions.key(action)] = str(error)
+                    self.delays |= dict.fromkeys(keys, str(error))
                     return None  # it will be asked for again; not yet is not broken
                 raise
-            self.delays.pop(actions.key(action), None)
+            for key in keys:
+                self.delays.pop(key, None)
             return result
 
-        lane = self._lanes if isinstance(action, actions.SLOW) else self._workers
         lane.submit(safely).add_done_callback(done)
 
-    def _start_agent(self, node: str) -> None:
-        """A step of its own for each node, so that one dead node blinds nobody else. The old agent gives way to the new one."""
+    def end_turn(self) -> None:
+        """What one turn has asked for node by node is asked for together: 640 agents are one step, not 640."""
+        wanted, self._wanted = tuple(self._wanted), []
+        if wanted:
+            nodes = tuple(one.node for one in wanted)
+            keys = tuple(actions.key(one) for one in wanted)
+            self._work_for(keys, self._workers, "cluster", lambda: self._start_agents(nodes))
+
+    def _start_agents(self, nodes: tuple[str, ...]) -> None:
+        """One that is missing later gets a step of its own. A node's old agent gives way to the new one."""
+        run = self._ports.settings.run
+        if len(nodes) == 1:
+            self._start(f"agent.{nodes[0]}", nodes, "agent", self._ports.run.path("nodes", nodes[0], "agent.log"))
+        else:
+            self._start("agents", nodes, "agent", self._ports.run.path("nodes", "agents.log"))
+        for node in nodes if run.warm else ():
+            self._start(f"warm.{node}", (node,), "warm", self._ports.run.path("nodes", node, "warm.log"), node)
+
+    def _start(self, name: str, nodes: tuple[str, ...], module: str, output: str, *extra: str) -> None:
         ports = self._ports
-        tries = self._agents_started[node] = self._agents_started.get(node, 0) + 1
-        for what in ("agent", "warm") if ports.settings.run.warm else ("agent",):
-            extra = (node,) if what == "warm" else ()
-            ports.cluster.launch(
-                LaunchSpec(
-                    name=f"{ports.settings.run.name}.{what}.{node}.e{ports.epoch}.{tries}",
-                    epoch=ports.epoch,
-                    hosts=(node,),
-                    argv=(sys.executable, "-m", f"supervisor.agent.{what}", ports.run.root, *extra),
-                    env=dict(ports.settings.env),
-                    cwd=ports.settings.cwd or ports.run.root,
-                    output=ports.run.path("nodes", node, f"{what}.log"),
-                )
+        tries = self._started[name] = self._started.get(name, 0) + 1
+        ports.cluster.launch(
+            LaunchSpec(
+                name=f"{ports.settings.run.name}.{name}.e{ports.epoch}.{tries}",
+                epoch=ports.epoch,
+                hosts=nodes,
+                argv=(sys.executable, "-m", f"supervisor.agent.{module}", ports.run.root, *extra),
+                env=dict(ports.settings.env),
+                cwd=ports.settings.cwd or ports.run.root,
+                output=output,
             )
+        )
 
     def _restore(self, action: actions.Restore) -> None:
         """An archive that fails now is asked again; only one that says no has said something about the copy."""

@@ -278,6 +278,21 @@ def test_a_stop_that_slurm_refuses_is_told_unless_the_step_is_gone(printed):
     printed.cluster.stop(STEP, 1)
 
 
+def test_a_step_that_is_listed_and_unknown_holds_nothing(printed):
+    """Seen on 22.05 when a step has lost two nodes: squeue lists it for ever, and slurmctld does not know it."""
+    printed.order()
+    printed.claim()
+    printed.put("steps", STEPS)
+    line = "scancel: error: Kill job error on job step id 17.4: Invalid job id specified"
+    printed.do("scancel", f"echo '{line}' >&2; exit 225")
+    printed.cluster.release(1)
+    printed.do(
+        "scancel", f"echo '{line}' >&2; echo 'scancel: error: Kill job error on 17.5: Socket timed out' >&2; exit 225"
+    )
+    with pytest.raises(OSError, match="scancel"):
+        printed.cluster.release(1)
+
+
 def test_a_probe_needs_an_open_port(printed):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

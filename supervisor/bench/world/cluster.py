@@ -11,7 +11,7 @@ from typing import Protocol
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
 from supervisor.bench.world.timeline import Timeline
 
-_AGENT = re.compile(r"\.agent\.([^.]+)\.e\d+\.\d+\Z")
+_AGENT = re.compile(r"\.agents?\.(?:[^.]+\.)?e\d+\.\d+\Z")
 _ATTEMPT = re.compile(r"\.a(\d{4,})\.e\d+\Z")
 
 
@@ -209,8 +209,9 @@ class SimCluster:
         agent, attempt = _AGENT.search(spec.name), _ATTEMPT.search(spec.name)
         fresh = [h for h in hosts if h not in taken and self.nodes[h].power is Power.UP and self._hears(h, spec.epoch)]
         taken.update(fresh)
-        if agent and fresh:
-            self.processes.start_agent(agent[1])
+        if agent:
+            for host in fresh:
+                self.processes.start_agent(host)
         elif attempt and fresh:
             self.processes.launch(int(attempt[1]), spec, frozenset(fresh))
 

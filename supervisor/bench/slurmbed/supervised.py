@@ -1,0 +1,165 @@
+"""One supervised run of the reference trainer on the test cluster: submitted as a user would, hurt, and read afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from policies.facts import History, Incident
+from supervisor.bench.real_run import Shape, trainer_options, trainer_script, weights_of
+from supervisor.bench.slurmbed.bed import SlurmBed
+from supervisor.errors import UserError
+from supervisor.fold import fold_all
+from supervisor.journal import journal
+from supervisor.rundir import RunDir
+from supervisor.step_rows import read_rows
+
+T = TypeVar("T")
+LOOK_S: Final = 0.1
+"""Neither Slurm nor a run directory announces anything."""
+OVER: Final = frozenset(
+    {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", ""}
+)
+
+
+@dataclass
+class SlurmRun:
+    """A run in `folder`, which all nodes see. `env`: of the user who submits it (`bed.env`, or another's)."""
+
+    bed: SlurmBed
+    folder: str
+    shape: Shape
+    env: Mapping[str, str] = field(default_factory=dict)
+    settings: str = ""
+    options: tuple[str, ...] = ()
+    job: str = ""
+
+    @property
+    def run(self) -> RunDir:
+        """The run directory."""
+        return RunDir(os.path.join(self.folder, "relight-runs", "demo"))
+
+    def submit(self, *words: str) -> str:
+        """`relight sbatch`; the job's id. Raises UserError with what it said."""
+        os.makedirs(self.folder, mode=0o755, exist_ok=True)
+        one = self.shape
+        nodes = one.world // one.ranks_per_node
+        config, script = os.path.join(self.folder, "relight.toml"), os.path.join(self.folder, "job.sbatch")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(
+                f'[run]\nname = "demo"\nprofile = "{one.profile}"\n[layout]\ntp = {one.tp}\npp = {one.pp}\ndp = {one.dp}\n'
+                f"ranks_per_node = {one.ranks_per_node}\n{self.settings}"
+            )
+        train = shlex.join([sys.executable, "-u", trainer_script(), *trainer_options(one)])
+        lines = [f"#SBATCH --nodes={nodes} --gres=gpu:{self.bed.shape.gpus} --chdir={self.folder}"]
+        lines += [f"#SBATCH --output={self.folder}/job.out", *(f"#SBATCH {option}" for option in self.options)]
+        call = f"exec {shlex.quote(sys.executable)} -m supervisor run --config {config} -- {train}"
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("\n".join(["#!/bin/sh", *lines, call]) + "\n")
+        spares = ("--spares", str(one.spares))
+        told = self.relight("sbatch", *spares, *words, script)
+        if told.returncode:
+            raise UserError(f"relight sbatch: {told.stderr.strip()}", 1)
+        self.job = told.stdout.split()[-1]
+        return self.job
+
+    def relight(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`relight WORDS`, as the user types it."""
+        env = self._env()
+        return subprocess.run(
+            [sys.executable, "-m", "supervisor", *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=self.folder,
+        )
+
+    def watch(self) -> subprocess.Popen[bytes]:
+        """`relight watch`, beside the cluster; whoever asks ends it."""
+        with open(os.path.join(self.folder, "watch.out"), "ab") as out:
+            return subprocess.Popen(
+                [sys.executable, "-m", "supervisor", "watch", self.run.root],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self._env(),
+                cwd=self.folder,
+            )
+
+    def history(self) -> History:
+        """What the journal says now."""
+        if not os.path.isdir(self.run.journal):
+            return History()
+        return fold_all(History(), journal.read(self.run.journal))
+
+    def wait_step(self, step: int, seconds: float = 120) -> int:
+        """Until the newest attempt has done `step`; answers the attempt."""
+
+        def look() -> int:
+            attempt = self.history().attempt
+            rows = read_rows(self.run, attempt.number) if attempt else ()
+            return attempt.number if attempt and max((row.step for row in rows), default=0) >= step else 0
+
+        return self.until(look, f"step {step}", seconds)
+
+    def wait_closed(self, number: int, seconds: float = 120) -> Incident:
+        """Until an incident is closed."""
+
+        def look() -> Incident | None:
+            return next((i for i in self.history().incidents if i.number == number and i.closed), None)
+
+        found = self.until(look, f"incident {number} closed", seconds)
+        assert found is not None  # noqa: S101 - until has seen it
+        return found
+
+    def wait_over(self, seconds: float = 240) -> str:
+        """Until the job is over; its state. `COMPLETING` counts: a lost node keeps a job there for minutes."""
+
+        def look() -> str:
+            state = self.bed.job_state(self.job)
+            return (state or "GONE") if state in OVER or (state == "COMPLETING" and self.history().ended) else ""
+
+        return self.until(look, "the end of the job", seconds)
+
+    def until(self, look: Callable[[], T], what: str, seconds: float) -> T:
+        """Look until there is something. Raises UserError with the last words of the job."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = look()
+            if found:
+                return found
+            time.sleep(LOOK_S)
+        raise UserError(f"{what}: not seen within {seconds:.0f} s; {self.last_words()}", 1)
+
+    def last_words(self) -> str:
+        """The end of what the controllers have said."""
+        said = []
+        for name in ("job.out", "watch.out"):
+            try:
+                with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as file:
+                    said += file.read().splitlines()[-6:]
+            except FileNotFoundError:
+                continue
+        return " / ".join(said)
+
+    def weights_hash(self) -> str:
+        """The hash of the last save's weights. Raises UserError."""
+        newest = self.history().completed[-1]
+        attempt, step = newest[1:5], int(newest[7:])
+        return weights_of(self.run.path("checkpoints", "saves", f"a{attempt}", f"iter_{step:07d}"))
+
+    def slots(self) -> tuple[str, ...]:
+        """Which node holds each slot of the newest attempt."""
+        attempt = self.history().attempt
+        return attempt.slots if attempt else ()
+
+    def _env(self) -> dict[str, str]:
+        source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+        return {**os.environ, **(self.env or self.bed.env), "RELIGHT_LOG": "text", "PYTHONPATH": source}

@@ -1,0 +1,44 @@
+"""The reference trainer under `relight run` on a real Slurm: one case of each kind; the others are in `relight bench prove slurm`."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+from supervisor.bench.proofs import slurm
+from supervisor.bench.proofs.runs import undisturbed
+from supervisor.bench.proofs.work import Work
+from supervisor.bench.slurmbed import install
+from supervisor.bench.slurmbed.bed import SlurmBed
+from supervisor.bench.slurmbed.config import Shape
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("slurm"),  # twelve nodes at once are enough for one machine
+]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """The hash of a run that nobody touches, and no Slurm."""
+    why = install.ensure()
+    if why is not None:
+        pytest.skip(why)
+    work = Work("calm", str(tmp_path_factory.mktemp("calm")), tell=lambda _: None)
+    return undisturbed(work, replace(slurm.SHAPE, spares=0))
+
+
+@pytest.mark.parametrize("case", ["rank killed", "node crash", "slurmctld away", "batch host"])
+def test_a_run_survives(case, calm, tmp_path):
+    work = Work("slurm", str(tmp_path), tell=lambda _: None)
+    with SlurmBed(Shape(nodes=slurm.NODES)) as bed:
+        slurm.survive(work, bed, case, calm)
+    assert work.ok, work.checks
+
+
+def test_other_bits_are_seen(calm, tmp_path):
+    work = Work("slurm", str(tmp_path), tell=lambda _: None)
+    with SlurmBed(Shape(nodes=slurm.NODES)) as bed:
+        slurm.survive(work, bed, "controller killed", calm[::-1])
+    assert [name for name, held in work.checks.items() if not held] == ["controller killed: the same bits"]
