@@ -13,7 +13,7 @@ from policies.rules import Rules
 from slurm.local import LocalCluster
 from supervisor.clusters import OUTSIDE, open_cluster
 from supervisor.controller import Controller, Parts
-from supervisor.drills.record import fetched, read_all
+from supervisor.drill_files import fetched, read_all
 from supervisor.errors import OWN_FAULT_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError

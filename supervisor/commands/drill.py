@@ -43,8 +43,8 @@ def command(
     from typing import cast  # noqa: PLC0415 - `relight --help` need not wait for it
 
     from supervisor.commands.asking import look  # noqa: PLC0415
+    from supervisor.drill_files import FOLDER, Kind, Level  # noqa: PLC0415
     from supervisor.drills.drilling import Wish, drill  # noqa: PLC0415
-    from supervisor.drills.record import FOLDER, Kind, Level  # noqa: PLC0415
     from supervisor.telling.drills import drill_text  # noqa: PLC0415
     from supervisor.telling.watched import watched  # noqa: PLC0415
 

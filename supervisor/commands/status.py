@@ -15,7 +15,7 @@ def command(run: str, as_json: bool) -> int:
     """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
     from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
-    from supervisor.drills.record import read_all  # noqa: PLC0415
+    from supervisor.drill_files import read_all  # noqa: PLC0415
     from supervisor.telling.drills import drills_line  # noqa: PLC0415
     from supervisor.telling.say import sentence  # noqa: PLC0415
     from supervisor.telling.status import VIEW  # noqa: PLC0415

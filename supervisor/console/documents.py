@@ -28,7 +28,7 @@ from supervisor.console.shapes import (
     Stretch,
     TextDocument,
 )
-from supervisor.drills.record import read_all
+from supervisor.drill_files import read_all
 from supervisor.telling.incident_facts import begin, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import incident_story, state_of
 from supervisor.telling.plan_page import plan_facts, plan_text

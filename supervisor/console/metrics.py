@@ -16,7 +16,7 @@ from policies.facts import FaultClass, Incident
 from supervisor.console import documents
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading, Runs, UnreadableError
-from supervisor.drills.record import Kind, newest, read_all
+from supervisor.drill_files import Kind, newest, read_all
 from supervisor.telling.incident_facts import PARTS, split, waits
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from supervisor import drill_files
 from supervisor.checkpoints.archive.carrying import Progress, no_progress
 from supervisor.checkpoints.store import PosixStore
-from supervisor.drills import fetching, record, training
-from supervisor.drills.record import Drill, Kind, Level
+from supervisor.drill_files import Drill, Kind, Level
+from supervisor.drills import fetching, training
 from supervisor.errors import NotRestorable, UserError
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
@@ -65,8 +66,8 @@ def drill(
     began, parts, store = time.time(), _Parts(say), open_store(run, settings)
     with parts.part("choose"):
         chosen, size = _chosen(store, settings, wish)
-    number = record.begin(run)
-    own = run.path(record.FOLDER, f"{number:04d}")
+    number = drill_files.begin(run)
+    own = run.path(drill_files.FOLDER, f"{number:04d}")
     scratch = RunDir(os.path.join(os.path.abspath(wish.scratch), f"drill-{number:04d}") if wish.scratch else own)
     why = ""
     try:
@@ -95,7 +96,7 @@ def drill(
         ok=not why,
         why=why[:1000],
     )
-    record.keep(run, one)
+    drill_files.keep(run, one)
     return one
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.drills.record import Drill, Kind, newest
+from supervisor.drill_files import Drill, Kind, newest
 from supervisor.telling.say import clean, size, span
 
 WORDS = {

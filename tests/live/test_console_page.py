@@ -18,7 +18,7 @@ from page_stage import ConsoleProcess, chromium, faults
 from page_world import LARGE, LiveRun, Told
 
 from policies.facts import History
-from supervisor.drills import record as drills
+from supervisor import drill_files as drills
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
 expect = sync_api.expect

@@ -15,7 +15,7 @@ from policies.facts import UNKNOWN, CheckpointState, Copied, History
 from policies.layout import Layout
 from slurm.cluster import Unreadable
 from supervisor import actions
-from supervisor.drills.record import Drill, fetched
+from supervisor.drill_files import Drill, fetched
 from supervisor.errors import NotRestorable
 from supervisor.lanes import Lanes
 from supervisor.observe.world import ARCHIVE_DEADLINE_S, World

@@ -18,7 +18,7 @@ from policies.facts import UNKNOWN
 from supervisor.cli import COMMANDS
 from supervisor.console.metrics import GAUGES, exposition
 from supervisor.console.reading import Runs
-from supervisor.drills.record import Drill, keep
+from supervisor.drill_files import Drill, keep
 from supervisor.rundir import RunDir
 from supervisor.telling import runbooks
 

@@ -10,8 +10,9 @@ from test_store_good import WORLD, write_save
 
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
+from supervisor import drill_files
 from supervisor.commands.drill import command
-from supervisor.drills import fetching, record
+from supervisor.drills import fetching
 from supervisor.drills.drilling import Wish, drill
 from supervisor.errors import UserError
 from supervisor.rundir import RunDir
@@ -67,7 +68,7 @@ def test_every_byte_is_fetched_and_read_and_the_run_is_as_it_was(run, kind):
     assert list(one.parts) == said == ["choose", "fetch", "read"]
     assert contents(run.path("checkpoints")) == before
     assert os.listdir(run.path("drills")) == ["0001.json"]
-    assert record.read_all(run) == (one,)
+    assert drill_files.read_all(run) == (one,)
 
 
 @pytest.mark.parametrize("kind", ["shared", "archive"])
@@ -85,7 +86,7 @@ def test_rot_is_found(run, kind, tmp_path):
     one = drill(run, settings_of(run), Wish(kind, "bytes"), lambda _: None)
     assert not one.ok
     assert "__0_0.distcp" in one.why
-    assert record.newest(record.read_all(run), kind) is None
+    assert drill_files.newest(drill_files.read_all(run), kind) is None
 
 
 def test_the_scratch_place_stays_where_it_is_asked_for(run, tmp_path):
@@ -104,12 +105,12 @@ def test_what_is_not_there_begins_no_drill(run):
     with pytest.raises(UserError, match="can't be read") as error:
         fetching.choose(Unreadable("away"), "archive", "")
     assert error.value.exit_code == fetching.NOT_YET_EXIT
-    assert record.read_all(run) == ()
+    assert drill_files.read_all(run) == ()
 
 
 def test_the_last_ones_show_with_age_level_and_time(run):
     assert drills_line((), 0.0) == "Drills: shared never; archive never."
-    good = record.Drill(
+    good = drill_files.Drill(
         number=1, kind="shared", level="load", checkpoint=SAVE, bytes=7, began_at=90.0, ended_at=100.0,
         parts={"fetch": 2.0, "load": 3.0}, ok=True,
     )  # fmt: skip
@@ -125,8 +126,8 @@ def test_a_record_that_is_none_is_left_out(run):
     for name, text in (("0001.json", "{}"), ("0002.json", "\xff"), ("0003.json", '{"schema": 2}')):
         with open(run.path("drills", name), "w", encoding="latin-1") as file:
             file.write(text)
-    assert record.read_all(run) == ()
-    assert record.begin(run) == 4
+    assert drill_files.read_all(run) == ()
+    assert drill_files.begin(run) == 4
 
 
 def test_the_command(run):
