@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from policies.facts import CheckpointState
 from slurm.cluster import Unreadable
-from supervisor.checkpoints import pins, places, posix, publishing
+from supervisor.checkpoints import pins, places, posix, publishing, scrubbing
 from supervisor.checkpoints.manifest import RECORD_LIMIT
 from supervisor.checkpoints.pins import Pin
 from supervisor.checkpoints.store import PosixStore
@@ -30,12 +30,10 @@ class _Begun(_Record):
 
 
 class _Archived(_Record):
+    """What of ARCHIVED is told; the rest of it may be of a newer relight."""
+
     place: str
     verified_at: float
-
-
-class _Read(_Record):
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +91,15 @@ def account(tree: Tree, state: CheckpointState) -> Account:
     """What is known of one save. Raises OSError."""
     save = SaveId.parse(state.id)
     begun = _record(tree.mark(save, "IN_PROGRESS"), _Begun)
-    archived = _record(tree.mark(save, "ARCHIVED"), _Archived)
     place = places.find(tree, save)
-    read_again = _record(place.mark("READ"), _Read)
+    archived = _record(place.mark("ARCHIVED"), _Archived)
     return Account(
         state,
         began_at=begun.began_at if begun else None,
         pin=pins.read(tree, state.id) if state.pinned else None,
         archive=archived.place if archived else None,
         archived_at=archived.verified_at if archived else None,
-        read_at=read_again.at if read_again else None,
+        read_at=scrubbing.read_at(place.mark(scrubbing.READ)),
         origin=place.kind,
         data=place.data,
     )

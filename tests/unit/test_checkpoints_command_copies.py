@@ -75,6 +75,9 @@ def test_what_came_back_is_told_as_restored(relight, run):
     assert code == 0
     assert "completed; archived" in out.splitlines()[2]
     assert "restored from the archive" in out.splitlines()[2]
+    (told,) = (s for s in json.loads(relight("checkpoints", "list", "demo", "--json")[1])["saves"] if s["step"] == 10)
+    assert (told["origin"], told["archive"]) == ("restored", settings.archive.place)
+    assert told["archived_at"] is not None
     code, out, _ = relight("checkpoints", "show", "demo", "a0001-i0000010")
     assert (code, "Counters: iteration 10, " in out) == (0, True)
     assert f"Data: {run.path('checkpoints')}/restored/a0001-i0000010.1/iter_0000010" in out
