@@ -285,8 +285,9 @@ class Budgets(Promise):
         if launch is None or launch.incident is None:
             return
         ended = next((i for i in reversed(case.history.incidents) if i.number == launch.incident), None)
-        if ended is None:
-            return
+        lifted = case.history.resumed_at
+        if ended is None or (lifted is not None and ended.trouble.at <= lifted):
+            return  # what a person has lifted a halt for is their restart, and no budget's
         self._restarts[ended.attempt] = (stamped.at, ended.fault)  # an attempt ends once
         rules = case.world.given.rules.budget
         recent = [f for at, f in self._restarts.values() if stamped.at - at < rules.window_s]

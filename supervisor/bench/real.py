@@ -17,6 +17,8 @@ from supervisor.loop import HALTED_EXIT
 from supervisor.telling.incident_story import incident_story
 from supervisor.telling.record import known_of
 
+PLAN_S = 5.0
+"""From the confirmation of an incident to its plan, at most."""
 STEPS = 80
 SAVE_EVERY = 10
 
@@ -210,12 +212,24 @@ def main(folder: str, *, warm: bool, as_json: bool) -> int:
     books = history.books
     demo.check(f"the ledger adds up: {books.computed} computed", ok=books.computed - books.rolled_back == STEPS)
     known = known_of(run.shape_layout())
+    plans = [one.times.decided - one.times.confirmed for one in history.incidents if one.times.decided and one.times.confirmed]
+    slowest = max(plans, default=PLAN_S)
+    demo.check(
+        f"from confirmation to a plan that a person can read: {slowest:.2f} s at most", ok=slowest < PLAN_S and len(plans) > 1
+    )
     for incident in history.incidents:
         click.echo("\n" + incident_story(history, incident.number, known), nl=False)
     click.echo(f"\nundisturbed: {calm}\ndisturbed:   {hurt}")
     demo.check("the weights and the optimizer state are those of the undisturbed run, bit for bit", ok=calm == hurt)
     poisoned(demo)
     good = all(demo.checks.values())
+    tokens = os.path.join(demo.folder, "tokens.json")
+    click.echo(
+        "\nTo look at this run as a person on call does:\n"
+        f"  relight token add me --role approver --tokens {tokens}\n"
+        f"  relight console {demo.folder} --tokens {tokens}     then http://127.0.0.1:8440/",
+        err=as_json,
+    )
     if as_json:
         click.echo(json.dumps({"schema": 1, "undisturbed": calm, "disturbed": hurt, "checks": demo.checks, "ok": good}))
     return 0 if good else 1

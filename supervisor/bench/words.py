@@ -423,6 +423,21 @@ def complete_times() -> Then:
     return then
 
 
+def plan_within(seconds: float) -> Then:
+    """From the confirmation of each incident to a plan that a person can read it takes less than `seconds`."""
+
+    def then(_: SimWorld, history: History) -> str | None:
+        for one in history.incidents:
+            if one.times.confirmed is None or one.times.decided is None:
+                return f"incident {one.number} has no plan"
+            took = one.times.decided - one.times.confirmed
+            if took >= seconds:
+                return f"the plan of incident {one.number} took {took:.1f} s"
+        return None
+
+    return then
+
+
 def earliest(node: str = "", rank: int | None = None, kind: str = "", number: int = 1) -> Then:
     """The earliest error is the one that really came first."""
 
