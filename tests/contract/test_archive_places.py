@@ -22,7 +22,7 @@ import obstore
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.bench.s3_server import Server, has_moto, s3_server
-from supervisor.checkpoints.archive import Archive, open_archive
+from supervisor.checkpoints.archive import Archive, open_archive, recover_record
 from supervisor.checkpoints.objects.bulk import FOLDER
 from supervisor.checkpoints.objects.frame import fresh_nonce, pack
 from supervisor.checkpoints.objects.opening import bucket
@@ -48,6 +48,9 @@ class Place:
 
     def open(self, store: PosixStore, **more: Any) -> Archive:
         return open_archive(self.url, RUN, store, Now(), threads=2, config=self.config, **more)
+
+    def recover(self, into: Path) -> tuple[str, ...]:
+        return recover_record(self.url, RUN, str(into), self.config)
 
 
 @pytest.fixture(scope="module")
@@ -336,14 +339,14 @@ def test_the_record_comes_back(place: Place, tmp_path: Path) -> None:
     archive = place.open(store)
     archive.make()
     with pytest.raises(UserError, match="no record"):
-        archive.restore_record(str(tmp_path / "back"))
+        place.recover(tmp_path / "back")
     first = archive.keep_record(str(run))
     assert first > 9 << 20
     assert archive.keep_record(str(run)) == 0
     with journal.open("ab") as file:
         file.write(b"one more line\n")
     assert archive.keep_record(str(run)) == (1 << 20) + len(b"one more line\n")  # the last piece of 4 MiB, and no other
-    names = place.open(store).restore_record(str(tmp_path / "back"))
+    names = place.recover(tmp_path / "back")
     assert set(names) == {
         "settings.json",
         "journal/000001.jsonl",
@@ -354,7 +357,7 @@ def test_the_record_comes_back(place: Place, tmp_path: Path) -> None:
         before = run / name.replace("manifests/", "checkpoints/seals/")
         assert (tmp_path / "back" / name).read_bytes() == before.read_bytes()
     with pytest.raises(UserError, match="already has"):
-        archive.restore_record(str(tmp_path / "back"))
+        place.recover(tmp_path / "back")
     place.change_document(f"record/objects/{xxhash.xxh3_128_hexdigest(journal.read_bytes()[: 4 << 20])}", None)
     with pytest.raises(OSError, match="missing in the archive"):
-        place.open(store).restore_record(str(tmp_path / "again"))
+        place.recover(tmp_path / "again")

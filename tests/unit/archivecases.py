@@ -8,7 +8,7 @@ from pathlib import Path
 
 from test_store_good import WORLD, Now, new_store, write_save
 
-from supervisor.checkpoints.archive import Archive, open_archive
+from supervisor.checkpoints.archive import Archive, open_archive, recover_record
 from supervisor.checkpoints.objects.bulk import FOLDER
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
@@ -49,6 +49,10 @@ def made(place: Path | str, store: PosixStore, **more: object) -> Archive:
     archive = archive_of(place, store, **more)
     archive.make()
     return archive
+
+
+def recover(place: Path | str, into: Path) -> tuple[str, ...]:
+    return recover_record(str(place), RUN, str(into))
 
 
 def lose(root: Path) -> PosixStore:

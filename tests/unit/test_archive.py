@@ -5,7 +5,7 @@ import os
 import threading
 
 import pytest
-from archivecases import ID, RUN, archive_of, bulk_file, data_of, flipped, look_at, lose, made, sealed_store
+from archivecases import ID, RUN, archive_of, bulk_file, data_of, flipped, look_at, lose, made, recover, sealed_store
 from test_store_good import WORLD, Now, items_of, new_store, write_save
 
 from policies.facts import CheckpointPhase
@@ -323,9 +323,8 @@ def test_one_that_was_found_damaged_is_read_again_when_a_person_says_so(root, pl
 
 
 def test_what_an_archive_says_of_paths_is_not_believed(root, place, tmp_path):
-    from supervisor.checkpoints.archive.records import Index
+    from supervisor.checkpoints.archive.documents import Index
 
-    store = look_at(root)
     objects = PosixObjects(str(place), lag_s=0.0)
     for bad in ("../x", "/etc/x", "a/../../x", "a//b", "."):
         found = objects.get(f"{RUN}/record/index", within_s=60)
@@ -338,7 +337,7 @@ def test_what_an_archive_says_of_paths_is_not_believed(root, place, tmp_path):
         data = index(bad)
         objects.put_if_version(f"{RUN}/record/index", data, found.version, within_s=60)
         with pytest.raises(OSError, match=r"no name of a file|no index of a run"):
-            archive_of(place, store).restore_record(str(tmp_path / "into"))
+            recover(place, tmp_path / "into")
     assert not (tmp_path / "into").exists()
 
 
@@ -357,7 +356,7 @@ def test_the_record_is_sent_in_parts_that_were_agreed(root, place, tmp_path):
     assert 80_000 < first <= 100_000
     assert archive.keep_record(str(run)) >= 40_000
     assert archive.keep_record(str(run)) == 0
-    assert len(archive.restore_record(str(tmp_path / "back"))) == 4 + 4  # journal and settings, and marks of the seal
+    assert len(recover(place, tmp_path / "back")) == 4 + 4  # journal and settings, and marks of the seal
 
 
 def test_another_run_of_the_same_name_is_not_mixed_in(root, place, tmp_path):
@@ -389,7 +388,7 @@ def test_no_secret_and_nothing_of_the_moment_is_in_the_record(root, place, tmp_p
     (run / "incidents/bad\nname").write_text("x")
     archive = archive_of(place, look_at(root))
     archive.keep_record(str(run))
-    names = [n for n in archive.restore_record(str(tmp_path / "back")) if not n.startswith("manifests/")]
+    names = [n for n in recover(place, tmp_path / "back") if not n.startswith("manifests/")]
     assert sorted(names) == ["settings.json", "spec.json"]
 
 
@@ -402,13 +401,13 @@ def test_rotten_pieces_are_sent_again(root, place, tmp_path):
     (piece,) = [p for p in (place / RUN / "record/objects").rglob("@*") if p.read_bytes().endswith(b"\n{}")]
     piece.write_bytes(piece.read_bytes()[:-1] + b"!")
     with pytest.raises(OSError, match="missing in the archive, or damaged"):
-        archive.restore_record(str(tmp_path / "back"))
+        recover(place, tmp_path / "back")
     (run / "spec.json").write_text("{}")
     index = place / RUN / "record/index"
     for path in sorted(index.iterdir())[1:]:
         path.unlink()  # the index of before: nothing is known to be there
     archive_of(place, look_at(root)).keep_record(str(run))
-    assert "spec.json" in archive_of(place, look_at(root)).restore_record(str(tmp_path / "again"))
+    assert "spec.json" in recover(place, tmp_path / "again")
 
 
 def test_nothing_is_made_where_the_stores_file_system_is_away(place, tmp_path):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from archivecases import ID, RUN, Killed, archive_of, data_of, look_at, lose, made, sealed_store
+from archivecases import ID, RUN, Killed, archive_of, data_of, look_at, lose, made, recover, sealed_store
 
 from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
@@ -204,7 +204,7 @@ def test_the_record_killed_anywhere(archived, tmp_path):
             continue  # each copies 5 MB, and pieces are alike
         keep(stopped, lambda _: None)
         back = stopped.folder / "back"
-        archive_of(stopped.place, look_at(stopped.root)).restore_record(str(back))
+        recover(stopped.place, back)
         assert (back / "journal/000001.jsonl").read_bytes() == (case.folder / "journal/000001.jsonl").read_bytes()
 
 

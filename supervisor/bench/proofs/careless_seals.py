@@ -9,8 +9,8 @@ from typing import Final
 
 from supervisor import durable
 from supervisor.bench.proofs.sealers import BROKEN, KEEP, NEW, OLD, RUN, Operation, Scene, id_of, named
-from supervisor.checkpoints.archive.records import COPIED, Copied
-from supervisor.checkpoints.archive.records import MANIFESTS as ARCHIVED_MANIFESTS
+from supervisor.checkpoints.archive.documents import COPIED, Copied
+from supervisor.checkpoints.archive.documents import MANIFESTS as ARCHIVED_MANIFESTS
 from supervisor.checkpoints.archive.shelf import Shelf
 from supervisor.checkpoints.manifest import CompletedList, Outcome
 from supervisor.checkpoints.objects.bulk import FOLDER

@@ -124,10 +124,6 @@ class Archive:
         """
         return self._record.keep(run_root, self._store.tree)
 
-    def restore_record(self, into: str) -> tuple[str, ...]:
-        """Write the run's record into an empty folder, and return the names of its files. Raises OSError, UserError."""
-        return self._record.restore(into)
-
 
 @contextlib.contextmanager
 def _told(save: SaveId) -> Iterator[None]:

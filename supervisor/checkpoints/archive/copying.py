@@ -13,8 +13,8 @@ from policies.facts import CheckpointPhase
 from supervisor import durable
 from supervisor.checkpoints import posix
 from supervisor.checkpoints.archive.carrying import Carrier
+from supervisor.checkpoints.archive.documents import COPIED, DAMAGED, MANIFESTS, Copied
 from supervisor.checkpoints.archive.looking import ArchiveLooker
-from supervisor.checkpoints.archive.records import COPIED, DAMAGED, MANIFESTS, Copied
 from supervisor.checkpoints.archive.shelf import Shelf, away, filed
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, RECORD_LIMIT, Archived, Committed, FileEntry, UnsoundError
 from supervisor.checkpoints.objects.bulk import Copied as Landed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policies.facts import CheckpointPhase, CheckpointState
-from supervisor.checkpoints.archive.records import DAMAGED, Damaged
+from supervisor.checkpoints.archive.documents import DAMAGED, Damaged
 from supervisor.checkpoints.archive.shelf import Kept, Shelf, Standing, filed
 from supervisor.checkpoints.manifest import Manifest, UnsoundError, counters_of
 from supervisor.checkpoints.objects.lag import Lag

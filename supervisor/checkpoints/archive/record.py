@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from supervisor import durable
 from supervisor.checkpoints import posix
-from supervisor.checkpoints.archive.records import INDEX, NAME_MOST, Index, KeptFile
+from supervisor.checkpoints.archive.documents import INDEX, NAME_MOST, Index, KeptFile
 from supervisor.checkpoints.archive.shelf import WITHIN_S, Shelf, sure
 from supervisor.checkpoints.objects.port import Broken, Conflict, Found, Version
 from supervisor.checkpoints.tree import Tree
@@ -31,7 +31,8 @@ MOST: Final = 256 << 20
 """Bytes that one call sends at most; the rest goes with the next one."""
 FILE_MOST: Final = 4 << 30
 """Bytes of the largest file that is kept. A journal has some hundred MB after months."""
-FOLDERS: Final = ("journal", "incidents", "drills")
+JOURNAL: Final = "journal"
+FOLDERS: Final = ("incidents", "drills")
 FILES: Final = ("settings.json", "spec.json")
 """And no other: beside them lie secrets (the run's token, addresses of those who are told), and what is of one moment."""
 MANIFESTS: Final = "manifests"
@@ -181,11 +182,11 @@ def _wanted(run_root: str, tree: Tree) -> Iterator[tuple[str, str]]:
     """Name in the record and path of each file to keep, what matters most first. Links are not followed."""
     for name in FILES:
         yield name, os.path.join(run_root, name)
-    yield from _below(os.path.join(run_root, "journal"), "journal")
+    yield from _below(os.path.join(run_root, JOURNAL), JOURNAL)
     for save in posix.names_in(tree.seals):
         for mark in posix.names_in(os.path.join(tree.seals, save)):
             yield f"{MANIFESTS}/{save}/{mark}", os.path.join(tree.seals, save, mark)
-    for folder in FOLDERS[1:]:
+    for folder in FOLDERS:
         yield from _below(os.path.join(run_root, folder), folder)
 
 

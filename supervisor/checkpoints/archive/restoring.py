@@ -18,8 +18,8 @@ from supervisor import durable
 from supervisor.checkpoints import places, posix
 from supervisor.checkpoints.archive.carrying import Carrier
 from supervisor.checkpoints.archive.copying import unmark
+from supervisor.checkpoints.archive.documents import DAMAGED, Damaged
 from supervisor.checkpoints.archive.looking import ArchiveLooker
-from supervisor.checkpoints.archive.records import DAMAGED, Damaged
 from supervisor.checkpoints.archive.shelf import Kept, Shelf, away, filed
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, Archived, FileEntry, Outcome, Restored
 from supervisor.checkpoints.objects.bulk import Copied as Landed

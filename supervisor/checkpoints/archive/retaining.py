@@ -10,8 +10,8 @@ from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.checkpoints import posix
 from supervisor.checkpoints.archive.copying import unmark
+from supervisor.checkpoints.archive.documents import COPIED, DAMAGED, DELETED, MANIFESTS, Deleted
 from supervisor.checkpoints.archive.looking import ArchiveLooker
-from supervisor.checkpoints.archive.records import COPIED, DAMAGED, DELETED, MANIFESTS, Deleted
 from supervisor.checkpoints.archive.shelf import Shelf, Standing, sure
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId

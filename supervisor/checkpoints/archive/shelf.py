@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import xxhash
 from pydantic import BaseModel, ValidationError
 
-from supervisor.checkpoints.archive.records import (
+from supervisor.checkpoints.archive.documents import (
     COPIED,
     DAMAGED,
     DELETED,
@@ -23,10 +23,10 @@ from supervisor.checkpoints.archive.records import (
     MADE,
     MANIFESTS,
     Copied,
+    Document,
     Index,
-    Record,
+    Made,
 )
-from supervisor.checkpoints.archive.records import Made as MadeRecord
 from supervisor.checkpoints.looking import parse_or_none
 from supervisor.checkpoints.manifest import Manifest, UnsoundError, parse_manifest
 from supervisor.checkpoints.objects.bulk import Bulk, checked_file
@@ -75,9 +75,9 @@ class Shelf:
     def make(self, now: float) -> None:
         """Make the archive and this run's folders, or find them. Raises OSError, UserError."""
         sure(self.objects.make(within_s=WITHIN_S))
-        record = MadeRecord(run=self.run, at=now).to_bytes()
+        said = Made(run=self.run, at=now).to_bytes()
         for folder in FOLDERS:
-            sure(self.objects.put_if_absent(f"{self.run}/{folder}/{MADE}", record, within_s=WITHIN_S))
+            sure(self.objects.put_if_absent(f"{self.run}/{folder}/{MADE}", said, within_s=WITHIN_S))
         index = Index(at=now, files={}).to_bytes()
         sure(self.objects.put_if_absent(f"{self.run}/record/{INDEX}", index, within_s=WITHIN_S))
 
@@ -129,13 +129,13 @@ class Shelf:
             case NotYet():
                 raise away(answer)
 
-    def put(self, folder: str, save: SaveId, document: Record | bytes) -> bool:
+    def put(self, folder: str, save: SaveId, document: Document | bytes) -> bool:
         """Put it where there is none; True when this call did. Raises OSError."""
         data = document if isinstance(document, bytes) else document.to_bytes()
         answer = self.objects.put_if_absent(self._key(folder, save), data, within_s=WITHIN_S)
         return not isinstance(sure(answer), Conflict)
 
-    def replace(self, folder: str, save: SaveId, document: Record) -> None:
+    def replace(self, folder: str, save: SaveId, document: Document) -> None:
         """Put it whatever is there. Raises OSError."""
         while not self.put(folder, save, document):
             answer = sure(self.objects.get(self._key(folder, save), within_s=WITHIN_S))

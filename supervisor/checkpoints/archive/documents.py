@@ -1,4 +1,4 @@
-"""What the archive writes about a copy, as models. A key is RUN, then the folder, then the save's id."""
+"""What the archive writes, as models. A key is RUN, then the folder, then the save's id."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
 
 
-class Record(_Part):
+class Document(_Part):
     """One document. Of one written by a newer relight, fields that are not known are left out."""
 
     schema_: Literal[1] = Field(alias="schema", default=1)
@@ -41,7 +41,7 @@ class Record(_Part):
         return self.model_dump_json(by_alias=True).encode() + b"\n"
 
 
-class Copied(Record):
+class Copied(Document):
     """`verified_at`: wall seconds at which the last file had been read again."""
 
     id: str
@@ -50,14 +50,14 @@ class Copied(Record):
     verified_at: float
 
 
-class Deleted(Record):
+class Deleted(Document):
     """A tombstone."""
 
     id: str
     at: float
 
 
-class Damaged(Record):
+class Damaged(Document):
     """Why a copy can't be used."""
 
     id: str
@@ -65,7 +65,7 @@ class Damaged(Record):
     at: float
 
 
-class Made(Record):
+class Made(Document):
     """Whose archive this is, and since when."""
 
     run: str
@@ -83,7 +83,7 @@ class KeptFile(_Part):
 RecordPath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$", max_length=NAME_MOST)]
 
 
-class Index(Record):
+class Index(Document):
     """All files of a run's record, by their path in the run directory."""
 
     at: float
