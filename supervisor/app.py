@@ -14,7 +14,7 @@ from slurm.local import LocalCluster
 from supervisor.clusters import OUTSIDE, open_cluster
 from supervisor.controller import Controller, Parts
 from supervisor.drill_files import fetched, read_all
-from supervisor.errors import OWN_FAULT_EXIT, UserError
+from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT, UserError
 from supervisor.journal.journal import FencedError, JournalDamagedError
 from supervisor.journal.lease import LeaseHeldError
 from supervisor.moves import Moves
@@ -24,7 +24,6 @@ from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 from supervisor.stores import archive_of, open_reading, open_store
 
-FENCED_EXIT = 4
 __all__ = ["OUTSIDE", "build", "log_to_stderr", "supervise"]
 
 
@@ -77,7 +76,7 @@ def supervise(parts: Parts, stop_asked: str = "", *, again: bool = False) -> int
         controller = Controller(parts)
         code = asyncio.run(controller.run(stop_asked, again=again))
     except (LeaseHeldError, FencedError) as error:
-        raise UserError(str(error), FENCED_EXIT) from None
+        raise UserError(str(error), REFUSED_EXIT) from None
     except JournalDamagedError as error:
         raise UserError(f"{parts.run.journal}: {error}. See: relight runbook journal-damaged", OWN_FAULT_EXIT) from None
     if isinstance(

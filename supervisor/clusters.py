@@ -14,7 +14,7 @@ from slurm.commands import SlurmCommands
 from slurm.local import LocalCluster
 from supervisor.controller import Listen
 from supervisor.durable import replace_whole
-from supervisor.errors import UserError
+from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.perform.effects import free_port
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
@@ -56,7 +56,7 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain, end_job=bool(asked))
     seen = cluster.read()
     if isinstance(seen, Unreadable):
-        raise UserError(f"cluster slurm: job {job} can't be read: {seen.why}", 3)
+        raise UserError(f"cluster slurm: job {job} can't be read: {seen.why}", NOT_YET_EXIT)
     wanted = settings.shape().slots_needed
     if len(seen.nodes) < wanted:
         raise UserError(f"cluster slurm: the layout needs {wanted} nodes, job {job} has {len(seen.nodes)}")
@@ -73,7 +73,7 @@ def _job(run: RunDir, asked: str) -> str:
             with open(path, "rb") as file:
                 job = str(json.loads(file.read(4096))["job"])
         except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"{run.root}: no job has run it yet (no job.json); give --job ID", 3) from None
+            raise UserError(f"{run.root}: no job has run it yet (no job.json); give --job ID", NOT_YET_EXIT) from None
     else:
         job = asked or os.environ.get("SLURM_JOB_ID", "")
     if not (job.isascii() and job.isdigit()):

@@ -15,11 +15,10 @@ from typing import Any
 
 from supervisor.bench.proofs.work import SkippedError, Work, tell
 from supervisor.durable import replace_whole
-from supervisor.errors import UserError
+from supervisor.errors import NOT_YET_EXIT, UserError
 
 HOUR_S = 3600.0
 """No proof is begun after so long in all."""
-NOT_YET_EXIT = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import click
 from pydantic import ValidationError
 
 from policies.facts import History, Spans
-from supervisor.errors import OWN_FAULT_EXIT, UserError
+from supervisor.errors import NOT_YET_EXIT, OWN_FAULT_EXIT, UserError
 from supervisor.fold import fold_all
 from supervisor.journal import journal, requests
 from supervisor.journal.entries import Stamped
@@ -28,7 +28,6 @@ from supervisor.telling.status import Status, read_status
 
 ANSWER_S = 10.0
 """How long a command waits for the controller's answer."""
-NOT_YET_EXIT = 3
 
 
 @dataclass(frozen=True, slots=True)

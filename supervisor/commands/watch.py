@@ -9,8 +9,6 @@ import click
 
 LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
-HALTED_EXIT = 93
-LEASE_HELD_EXIT = 4
 
 
 @click.command(
@@ -36,7 +34,7 @@ Exit codes: those of relight run; 0 when the run has ended.""",
 def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_asked: str) -> int:
     """Supervise RUN from outside its job; stand by while somebody else does."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.errors import UserError  # noqa: PLC0415
+    from supervisor.errors import REFUSED_EXIT, UserError  # noqa: PLC0415
     from supervisor.profiles import load_profile  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
     from supervisor.settings import frozen  # noqa: PLC0415
@@ -58,7 +56,7 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_a
         if code is not None:
             return code
         code = parent.keep(lambda stop, _again: [*words, *(("--stop-asked", stop) if stop else ())])
-        if code != LEASE_HELD_EXIT:
+        if code != REFUSED_EXIT:
             return code
 
 
@@ -66,6 +64,7 @@ def _stand_by(root: str) -> int | None:
     """Wait while another controller lives; None when it is our turn, else the exit code: the run is over."""
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.journal.lease import is_alive, read_holder  # noqa: PLC0415
+    from supervisor.loop import HALTED_EXIT  # noqa: PLC0415
 
     said = False
     while True:

@@ -11,13 +11,13 @@ from policies.facts import Spans
 from supervisor.console.changes import since
 from supervisor.console.documents import open_digest
 from supervisor.console.reading import SCHEMA, Follower, Reading
+from supervisor.errors import REFUSED_EXIT
 from supervisor.journal import requests
 from supervisor.journal.requests import Answer, Request, What
 
 ANSWER_S = 10.0
 NEW_PLAN_S = 3.0
 LOOK_S = 0.05
-REFUSED_EXIT = 4
 
 
 class CrowdedError(Exception):

@@ -21,9 +21,7 @@ from supervisor.checkpoints.archive import Archive
 from supervisor.checkpoints.manifest import MANIFEST_LIMIT, Restored
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
-from supervisor.errors import NotRestorable, UserError
-
-NOT_YET_EXIT = 3
+from supervisor.errors import NOT_YET_EXIT, NotRestorable, UserError
 
 
 def choose(seen: tuple[CheckpointState, ...] | Unreadable, where: str, checkpoint: str) -> CheckpointState:

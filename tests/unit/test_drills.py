@@ -14,7 +14,7 @@ from supervisor import drill_files
 from supervisor.commands.drill import command
 from supervisor.drills import fetching
 from supervisor.drills.drilling import Wish, drill
-from supervisor.errors import UserError
+from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.rundir import RunDir
 from supervisor.settings import ArchiveSettings, LayoutSettings, RunSettings, Settings, freeze
 from supervisor.stores import archive_of, open_store
@@ -104,7 +104,7 @@ def test_what_is_not_there_begins_no_drill(run):
         drill(run, bare, Wish("archive", "bytes"), lambda _: None)
     with pytest.raises(UserError, match="can't be read") as error:
         fetching.choose(Unreadable("away"), "archive", "")
-    assert error.value.exit_code == fetching.NOT_YET_EXIT
+    assert error.value.exit_code == NOT_YET_EXIT
     assert drill_files.read_all(run) == ()
 
 

@@ -17,7 +17,7 @@ from supervisor.bench.proofs.randomly import KINDS, LAST, PLANNED, draw
 from supervisor.bench.proofs.runs import SMALL, launched_once, ledger_holds
 from supervisor.bench.proofs.work import SkippedError, Work
 from supervisor.bench.real_run import RealRun
-from supervisor.errors import UserError
+from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.evidence.iterations import read_iteration
 
 Body = Callable[[Work], None]
@@ -107,7 +107,7 @@ def test_after_an_hour_nothing_is_begun(tmp_path: Path, proof_of: Callable[..., 
     times = iter([0.0, 0.0, prove.HOUR_S + 1])
     proofs = [proof_of("first", holds), proof_of("second", holds)]
     code = prove.main((), str(tmp_path), fresh=True, seed=1, proofs=proofs, clock=lambda: next(times))
-    assert code == prove.NOT_YET_EXIT
+    assert code == NOT_YET_EXIT
     assert (tmp_path / "first.json").exists()
     assert not (tmp_path / "second.json").exists()
 

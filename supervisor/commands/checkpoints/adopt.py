@@ -6,7 +6,7 @@ import os
 
 import click
 
-from supervisor.errors import NotRestorable, UserError
+from supervisor.errors import NOT_YET_EXIT, NotRestorable, UserError
 
 
 @click.command(
@@ -31,8 +31,7 @@ Exit codes: 0 adopted, 1 broken, or it may not be adopted, 3 it can't be judged 
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(run: str, path: str, config: str | None, command_line: tuple[str, ...]) -> int:
     """Take a save from before relight into RUN."""
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.commands.checkpoints.opening import open_run, settled  # noqa: PLC0415
+    from supervisor.commands.checkpoints.opening import open_run, settled  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.telling.say import clean, size  # noqa: PLC0415
 
     if config is not None:

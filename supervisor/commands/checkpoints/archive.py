@@ -7,7 +7,7 @@ import time
 
 import click
 
-from supervisor.errors import NotRestorable, UserError
+from supervisor.errors import NOT_YET_EXIT, NotRestorable, UserError
 
 
 @click.command(
@@ -33,7 +33,6 @@ Exit codes: 0 there and verified, 1 the save is no longer what was sealed,
 def command(run: str, checkpoint: str | None, make: bool) -> int:
     """Copy a completed save of RUN into its archive now; without ID, the newest."""
     from policies.retention import by_age  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415
     from supervisor.commands.checkpoints.opening import find, open_run, settled  # noqa: PLC0415
     from supervisor.telling.say import clean, size, span  # noqa: PLC0415
     from supervisor.telling.watched import watched  # noqa: PLC0415

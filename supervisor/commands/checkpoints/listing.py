@@ -6,6 +6,8 @@ import json
 
 import click
 
+from supervisor.errors import NOT_YET_EXIT
+
 
 @click.command(
     "list",
@@ -25,7 +27,6 @@ can't be read now.""",
 def command(run: str, every: bool, as_json: bool) -> int:
     """Every save of RUN, newest first: where it stands, and what it is kept for."""
     from slurm.cluster import Unreadable  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415
     from supervisor.commands.checkpoints.opening import open_run  # noqa: PLC0415
     from supervisor.telling.saves import listing_json, listing_text  # noqa: PLC0415
 

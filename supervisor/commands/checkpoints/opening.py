@@ -13,8 +13,8 @@ from supervisor.checkpoints.archive import Archive
 from supervisor.checkpoints.archive.carrying import Progress, no_progress
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId, Tree
-from supervisor.commands.asking import NOT_YET_EXIT, Seen, look
-from supervisor.errors import UserError
+from supervisor.commands.asking import Seen, look
+from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.stores import archive_of, open_store, root_of
 from supervisor.telling.saves import Archived, Listing, roles_of
 

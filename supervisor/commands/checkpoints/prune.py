@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.errors import UserError
+from supervisor.errors import NOT_YET_EXIT, UserError
 
 if TYPE_CHECKING:
     from policies.facts import History
@@ -34,7 +34,6 @@ def command(run: str, keep: int | None, dry_run: bool) -> int:
     """Delete saves of RUN that nothing needs, and say why the others stay."""
     from policies import retention  # noqa: PLC0415 - `relight --help` need not wait for it
     from policies.rules import Rules  # noqa: PLC0415
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415
     from supervisor.commands.checkpoints.opening import open_run, settled  # noqa: PLC0415
     from supervisor.telling.saves import prune_text  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.errors import NotRestorable, UserError
+from supervisor.errors import NOT_YET_EXIT, NotRestorable, UserError
 
 if TYPE_CHECKING:
     from policies.facts import CheckpointState
@@ -37,8 +37,7 @@ Exit codes: 0 there, each file checked; 1 the copy is damaged, or there is none;
 @click.option("--again", is_flag=True, help="Read a copy once more that was found damaged, as on another machine.")
 def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
     """Bring a save of RUN back from its archive; without ID, the newest that is whole there."""
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.commands.checkpoints.opening import open_run, save_id, settled  # noqa: PLC0415
+    from supervisor.commands.checkpoints.opening import open_run, save_id, settled  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.telling.say import clean, size, span  # noqa: PLC0415
     from supervisor.telling.watched import watched  # noqa: PLC0415
 
@@ -70,7 +69,6 @@ def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
 def _newest(seen: tuple[CheckpointState, ...] | Unreadable, run: str) -> str:
     """The newest copy that is whole. Raises UserError."""
     from policies.retention import by_age  # noqa: PLC0415
-    from supervisor.commands.asking import NOT_YET_EXIT  # noqa: PLC0415
 
     if not isinstance(seen, tuple):
         raise UserError(f"{run}: the archive can't be read now: {seen.why}", NOT_YET_EXIT)
