@@ -95,7 +95,11 @@ def _mute(attempt: Attempt, view: View, layout: Layout, exits: Sequence[RankExit
     heard = {layout.slot_of(one.rank) for one in exits}
     silent = [f for f in _silent_findings(attempt, view) if attempt.slots.index(f.node or "") not in heard]
     names = tuple(f.node for f in silent if f.node is not None)
-    return Diagnosis(tuple(silent), names, "hardware.host", fault=FaultClass.NODE_SILENT) if silent else None
+    return (
+        Diagnosis(tuple(silent), names, "hardware.host", confidence=_CONFIDENCE["medium"], fault=FaultClass.NODE_SILENT)
+        if silent
+        else None
+    )
 
 
 def earliest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -151,10 +155,14 @@ def diagnose(history: History, incident: Incident, view: View, layout: Layout, b
     found: Diagnosis | None = None
     if lost:
         names = tuple(f.node for f in lost if f.node is not None)
-        found = Diagnosis(tuple(lost), names, "hardware.host", fault=FaultClass.NODE_LOST)
+        found = Diagnosis(
+            tuple(lost), names, "hardware.host", confidence=_CONFIDENCE["high"], fault=FaultClass.NODE_LOST
+        )
     elif trouble.fault is FaultClass.STALL and (silent := _silent_findings(attempt, view)):
         names = tuple(f.node for f in silent if f.node is not None)
-        found = Diagnosis(tuple(silent), names, "hardware.host", fault=FaultClass.NODE_SILENT)
+        found = Diagnosis(
+            tuple(silent), names, "hardware.host", confidence=_CONFIDENCE["medium"], fault=FaultClass.NODE_SILENT
+        )
     elif trouble.fault is FaultClass.NON_FINITE and (told := _numeric(attempt, view, before)):
         found = Diagnosis(told, (), "numeric")
     elif trouble.fault in _DEATHS | {FaultClass.STALL}:

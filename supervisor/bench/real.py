@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
 
@@ -160,6 +162,14 @@ def disturb(demo: Demo, run: RealRun) -> None:
     demo.check("the disturbed run ends with 0", ok=code == 0)
 
 
+def archived(demo: Demo, run: RealRun) -> None:
+    """The last save goes into the archive, comes back into a scratch place, and is read there to the last byte."""
+    for words in (("checkpoints", "archive", run.run.root), ("drill", "archive", run.run.root)):
+        told = subprocess.run([sys.executable, "-m", "supervisor", *words], check=False, capture_output=True, text=True)
+        said = (told.stdout or told.stderr).strip().partition("\n")[0]
+        demo.check(f"relight {' '.join(words[:2])}: {said}", ok=told.returncode == 0)
+
+
 def ten_forty(demo: Demo) -> None:
     """10:40 at 640 nodes and 5,120 ranks, in the simulated world, told by relight itself."""
     simulate.quiet()
@@ -202,20 +212,28 @@ def main(folder: str, *, warm: bool, as_json: bool) -> int:
     demo = Demo(os.path.abspath(folder), warm)
     ten_forty(demo)
     calm = undisturbed(demo)
-    run = RealRun(os.path.join(demo.folder, "disturbed"), shape(warm=warm), crash=("before", "launch", 5))
+    hurt_in = os.path.join(demo.folder, "disturbed")
+    archive = f'[archive]\nplace = "{os.path.join(hurt_in, "archive")}"\n'
+    run = RealRun(hurt_in, shape(warm=warm), crash=("before", "launch", 5), settings=archive)
     try:
         disturb(demo, run)
         hurt = run.weights_hash()
+        archived(demo, run)
     finally:
         run.stop()
     history = run.history()
     books = history.books
     demo.check(f"the ledger adds up: {books.computed} computed", ok=books.computed - books.rolled_back == STEPS)
     known = known_of(run.shape_layout())
-    plans = [one.times.decided - one.times.confirmed for one in history.incidents if one.times.decided and one.times.confirmed]
+    plans = [
+        one.times.decided - one.times.confirmed
+        for one in history.incidents
+        if one.times.decided and one.times.confirmed
+    ]
     slowest = max(plans, default=PLAN_S)
     demo.check(
-        f"from confirmation to a plan that a person can read: {slowest:.2f} s at most", ok=slowest < PLAN_S and len(plans) > 1
+        f"from confirmation to a plan that a person can read: {slowest:.2f} s at most",
+        ok=slowest < PLAN_S and len(plans) > 1,
     )
     for incident in history.incidents:
         click.echo("\n" + incident_story(history, incident.number, known), nl=False)

@@ -188,6 +188,7 @@ def test_deaths_that_nothing_explains_are_those_of_peers_of_a_silent_node() -> N
     opened(scene, FaultClass.RANK_FAILED)
     seen = found(scene)
     assert (seen.suspects, seen.fault, seen.reason) == (("n1",), FaultClass.NODE_SILENT, Reason.NODE_SILENT)
+    assert 0.5 < seen.confidence < 0.9  # the cluster itself has not said it
     assert seen.cascade == "2 other ranks failed after it"
 
 
