@@ -14,10 +14,15 @@ def bound_s(history: History, rules: Rules) -> float:
 
     Before there is any: half of the time after which it counts as stuck.
     """
-    own = [cost.written_s for cost in history.save_costs if cost.written_s is not None]
-    if not own:
+    slowest = _slowest_s(history)
+    if slowest is None:
         return rules.stall.save_written_s / 2
-    return max(rules.checkpoint.unfinished_floor_s, rules.checkpoint.unfinished_factor * max(own))
+    return max(rules.checkpoint.unfinished_floor_s, rules.checkpoint.unfinished_factor * slowest)
+
+
+def _slowest_s(history: History) -> float | None:
+    """Seconds that the slowest save of this run took to be written; None before there is any."""
+    return max((cost.written_s for cost in history.save_costs if cost.written_s is not None), default=None)
 
 
 def unfinished(view: View, history: History, rules: Rules, now: float) -> str:
@@ -30,7 +35,11 @@ def unfinished(view: View, history: History, rules: Rules, now: float) -> str:
     if not late:
         return ""
     one = min(late, key=lambda save: save.began_at)
-    own = [cost.written_s for cost in history.save_costs if cost.written_s is not None]
-    others = f"the slowest one of this run took {max(own):.0f} s" if own else "no save of this run was written before"
+    slowest = _slowest_s(history)
+    others = (
+        f"the slowest one of this run took {slowest:.0f} s"
+        if slowest is not None
+        else "no save of this run was written before"
+    )
     # Rounded down to the bound: a text that changes with every look would be a new one each time.
     return f"The save of step {one.step} began over {bound:.0f} s ago and is not written; {others}"

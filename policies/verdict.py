@@ -57,7 +57,6 @@ BETWEEN_NODES: Final = "nccl-version-mismatch"
 """What both sides say, whichever of them is wrong."""
 
 SUSPECT: Final = ("hardware.", "performance.straggler")
-EVERYWHERE: Final = frozenset({"software.env", "config"})
 OF_A_KIND: Final = 100
 """Causes of one kind that are compared with each other; comparing is done pair by pair."""
 

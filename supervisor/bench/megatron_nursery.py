@@ -25,7 +25,6 @@ SHARDS, UNBEGUN, METADATA, RENAME, JSON, TORN, NONE = (
 )  # fmt: skip
 """Where the last rank, or the coordinator, is held: its shard opened; its shard not touched; all shards there and no
 `.metadata`; between the removal of the old one and the rename; before metadata.json; the tracker cut to nothing."""
-WINDOWS: Final = (SHARDS, UNBEGUN, METADATA, RENAME, JSON, TORN)
 MEETING_S: Final = 120
 
 

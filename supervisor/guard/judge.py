@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.facts import History, Telling
+from supervisor.telling.heart import STILL_S
 from supervisor.telling.notices import Notice
 from supervisor.telling.say import clean, names, sentence, span
 from supervisor.telling.told import matter
 
-STILL_S = 90.0
-"""The loop writes status.json at least every 30 s; three times that, and it stands."""
 LEASE_S = 45.0
 """A lease is renewed every 5 s; from another host, nine missed renewals are the end of its holder."""
 GRACE_S: Mapping[str, float] = {

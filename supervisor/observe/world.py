@@ -42,9 +42,9 @@ ARCHIVE_DEADLINE_S = 30.0
 """A look at the archive that takes longer shows nothing; the calls of an object store give up on their own before that."""
 PROBES_MAX = 4
 PROBE_S = 0.5
+"""A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
 LEFT_PROBE_S = 2.0
 """For a node that the cluster takes for healthy: a step on one takes 0.1 to 0.5 s (Slurm 22.05 to 26.05, a busy machine)."""
-"""A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
 _STEP = re.compile(r"\.a(\d{4,})\.e\d+\Z")
 
 
@@ -126,10 +126,8 @@ class World:
         silent = [n for n, row in seen.nodes.items() if row.condition is NodeCondition.SILENT]
         away = self._agents.away()
         left = [n for n in sorted(away) if n in seen.nodes and seen.nodes[n].condition is NodeCondition.UP]
-        answering = self._answering(silent, PROBE_S)
-        return answering, frozenset(left) - self._answering(left, LEFT_PROBE_S) if len(
-            left
-        ) <= PROBES_MAX else frozenset()
+        few = left if len(left) <= PROBES_MAX else []
+        return self._answering(silent, PROBE_S), frozenset(few) - self._answering(few, LEFT_PROBE_S)
 
     def _answering(self, nodes: list[str], deadline_s: float) -> frozenset[str]:
         """Those that answer in time; all are asked at once. Of too many nobody is asked."""

@@ -14,7 +14,7 @@ from supervisor.telling import carrying
 from supervisor.telling.carrying import Outcome
 
 STILL_S = 90.0
-"""The loop turns at least every 30 s; three times that, and it stands."""
+"""The loop turns, and writes status.json, at least every 30 s (`tick.HEARTBEAT_S`); three times that, and it stands."""
 PROBE_BYTES = 4096
 
 

@@ -43,7 +43,7 @@ export function showKeys() {
   );
 }
 
-/** Listen. `run()` names the run that is shown; `press(id)` clicks a button if it is there. */
+/** Listen. `run()` names the run that is shown. */
 export function listen(run) {
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, dialog");
