@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -48,6 +49,8 @@ def command(
     from supervisor.telling.drills import drill_text  # noqa: PLC0415
     from supervisor.telling.watched import watched  # noqa: PLC0415
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda told, _: sys.exit(128 + told))  # as Ctrl-C does: what was begun is ended first
     seen = look(run)
     wish = Wish(cast("Kind", kind), cast("Level", level), checkpoint, scratch, deadline, keep)
     with watched(f"drill {kind}", quiet=as_json or not sys.stderr.isatty()) as progress:

@@ -68,10 +68,9 @@ def drill(
         chosen, size = _chosen(store, settings, wish)
     number = drill_files.begin(run)
     own = run.path(drill_files.FOLDER, f"{number:04d}")
-    scratch = RunDir(os.path.join(os.path.abspath(wish.scratch), f"drill-{number:04d}") if wish.scratch else own)
-    why = ""
+    scratch, why = RunDir(own), ""
     try:
-        os.makedirs(scratch.root, mode=0o700, exist_ok=True)
+        scratch = RunDir(_scratch(wish.scratch, number) if wish.scratch else own)
         _bring(store, settings, scratch, wish, chosen, parts, progress)
         if wish.level != "bytes":
             _train(settings, scratch, wish, chosen, parts)
@@ -98,6 +97,20 @@ def drill(
     )
     drill_files.keep(run, one)
     return one
+
+
+def _scratch(above: str, number: int) -> str:
+    """A folder that nobody else has: what is there already is somebody's, and runs may share a scratch place. Raises OSError."""
+    above = os.path.abspath(above)
+    os.makedirs(above, mode=0o700, exist_ok=True)
+    while True:
+        path = os.path.join(above, f"drill-{number:04d}")
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            number += 1
+            continue
+        return path
 
 
 def _chosen(store: PosixStore, settings: Settings, wish: Wish) -> tuple[str, int]:

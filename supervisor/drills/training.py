@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 
 from policies.facts import FaultClass, History, Phase
 from policies.rules import Rules
@@ -50,7 +51,7 @@ def supervised(scratch: RunDir) -> Iterator[subprocess.Popen[bytes]]:
     with open(scratch.path("drill.log"), "ab") as log:
         controller = subprocess.Popen(
             [sys.executable, "-m", "supervisor.drills.training", scratch.root],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # nothing is written: its end is ours
             stdout=log,
             stderr=log,
             env=os.environ | {"RELIGHT_LOG": "text"},
@@ -106,14 +107,26 @@ def _moment(scratch: RunDir, history: History, part: str) -> float | None:
 
 def _end(scratch: RunDir, controller: subprocess.Popen[bytes]) -> None:
     if controller.poll() is None:
-        now = time.time()
-        asked = Request(id=requests.new_id(now), what="halt", who="relight drill", at=now, why="the drill is over")
-        requests.file(scratch.root, asked)
+        _halt(scratch, "the drill is over")
         try:
             controller.wait(END_S)
         except subprocess.TimeoutExpired:
             controller.kill()
             controller.wait()
+    if controller.stdin is not None:
+        controller.stdin.close()
+
+
+def _halt(scratch: RunDir, why: str) -> None:
+    now = time.time()
+    requests.file(scratch.root, Request(id=requests.new_id(now), what="halt", who="relight drill", at=now, why=why))
+
+
+def _halt_when_alone(scratch: RunDir) -> None:
+    """Whoever has begun the drill holds the other end of our stdin, and lets it go however it ends: nobody waits for us then."""
+    while os.read(0, 4096):
+        pass
+    _halt(scratch, "whoever began the drill is gone")
 
 
 def rules() -> Rules:
@@ -127,6 +140,7 @@ def main(root: str) -> int:
 
     run = RunDir(os.path.abspath(root))
     app.log_to_stderr()
+    Thread(target=_halt_when_alone, args=(run,), name="relight-drill-alone", daemon=True).start()
     return app.supervise(app.build(run, frozen(run.root), rules()))
 
 

@@ -32,11 +32,13 @@ MOST: Final = 256 << 20
 FILE_MOST: Final = 4 << 30
 """Bytes of the largest file that is kept. A journal has some hundred MB after months."""
 JOURNAL: Final = "journal"
-FOLDERS: Final = ("incidents", "drills")
+INCIDENTS: Final = "incidents"
+DRILLS: Final = "drills"
 FILES: Final = ("settings.json", "spec.json")
 """And no other: beside them lie secrets (the run's token, addresses of those who are told), and what is of one moment."""
 MANIFESTS: Final = "manifests"
 """What the store says of each save: not where it lies in a store, for marks without their data must never look like one."""
+_DRILL = re.compile(r"drills/[0-9]{4,}\.(json|log)")
 _PART = re.compile(r"[^/\x00]{1,255}")
 _ROUNDS: Final = 16
 
@@ -186,8 +188,9 @@ def _wanted(run_root: str, tree: Tree) -> Iterator[tuple[str, str]]:
     for save in posix.names_in(tree.seals):
         for mark in posix.names_in(os.path.join(tree.seals, save)):
             yield f"{MANIFESTS}/{save}/{mark}", os.path.join(tree.seals, save, mark)
-    for folder in FOLDERS:
-        yield from _below(os.path.join(run_root, folder), folder)
+    yield from _below(os.path.join(run_root, INCIDENTS), INCIDENTS)
+    # Of drills the records alone: the folder beside each is a run of its own, with a token, a store and whole saves.
+    yield from (one for one in _below(os.path.join(run_root, DRILLS), DRILLS) if _DRILL.fullmatch(one[0]))
 
 
 def _fits(name: str) -> bool:
