@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "checkpoints": (
         "supervisor.commands.checkpoints",
-        "A run's saves: list, show, seal, pin, prune; what a save must hold.",
+        "A run's saves: list, show, seal, pin, prune, archive, restore; what a save must hold.",
     ),
     "report": ("supervisor.commands.report", "An incident as a document, ready for a post-mortem."),
     "drill": ("supervisor.commands.drill", "Try the way back, from the store or the archive, in a scratch place."),
