@@ -40,7 +40,7 @@ def test_the_rules_of_import_are_kept() -> None:
 
 def copy_of_the_rules(folder: Path) -> None:
     """The same contracts over small rooms of their own: one empty module for each that a contract names."""
-    keys = ("modules", "source_modules", "forbidden_modules")
+    keys = ("modules", "source_modules", "forbidden_modules", "ancestors")
     named = {m for c in contracts() for key in keys for m in c.get(key, []) if m.split(".")[0] in ROOMS} | set(ROOMS)
     lines = [
         "[importlinter]",
@@ -50,9 +50,10 @@ def copy_of_the_rules(folder: Path) -> None:
     ]
     for number, contract in enumerate(contracts()):
         lines += [f"[importlinter:contract:{number}]", f"name = {contract['name']}", f"type = {contract['type']}"]
-        for key in ("modules", "source_modules", "forbidden_modules"):
+        for key in keys:
             lines += [f"{key} =", *(f"    {m}" for m in contract[key])] if key in contract else []
         lines += ["allow_indirect_imports = True"] if contract.get("allow_indirect_imports") else []
+        lines += [f"depth = {contract['depth']}"] if "depth" in contract else []
     (folder / "rules.ini").write_text("\n".join(lines))
     for module in named | {"supervisor.fold"}:
         package = folder.joinpath(*module.split("."))
@@ -90,6 +91,16 @@ def test_a_hole_in_a_wall_is_seen(room: str, line: str, rule: str, tmp_path: Pat
     assert broken
     assert all(any(c["name"] in one for c in contracts()) for one in broken)
     assert any(rule in one for one in broken), done.stdout
+
+
+def test_a_circle_of_rooms_is_seen(tmp_path: Path) -> None:
+    copy_of_the_rules(tmp_path)
+    rooms = ("agent", "journal", "observe")
+    for room, following in zip(rooms, (*rooms[1:], rooms[0]), strict=True):
+        (tmp_path / "supervisor" / room / "__init__.py").write_text(f"import supervisor.{following}\n")
+    done = lint(tmp_path, "rules.ini")
+    assert done.returncode == 1, done.stdout
+    assert "not even by way of others BROKEN" in done.stdout
 
 
 def test_without_a_hole_the_copy_is_clean(tmp_path: Path) -> None:
