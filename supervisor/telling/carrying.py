@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from supervisor.telling.notices import Notice
@@ -86,7 +87,7 @@ def hidden(text: str, url: str) -> str:
 def _child(work: Mapping[str, object], url: str, deadline_s: float) -> Outcome:
     argv = [sys.executable, "-m", "supervisor.telling.carrier"]
     try:
-        ended = _run(argv, json.dumps(work).encode(), os.environ, deadline_s)
+        ended = _run(argv, json.dumps(work).encode(), os.environ, deadline_s, answers=True)
         if ended.late:
             return Outcome(ok=False, why=f"no end after {span(deadline_s)}; killed")
         if ended.code != 0:
@@ -109,10 +110,11 @@ class _Ended:
         return f"exit {self.code}" if self.code > 0 else f"signal {-self.code}"
 
 
-def _run(argv: list[str], given: bytes, env: Mapping[str, str], deadline_s: float) -> _Ended:
+def _run(argv: list[str], given: bytes, env: Mapping[str, str], deadline_s: float, *, answers: bool = False) -> _Ended:
     """Run a child to its end or its deadline. OSError, ValueError where it cannot be started."""
-    # Files instead of pipes: nothing can block on a child that does not read, or on a grandchild that it has left behind.
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+    # Files instead of pipes: nothing can block on a child that does not read, or on a grandchild that it has left behind. Those
+    # that matter lie in memory: a full disk is one of the things that a person must be told of.
+    with _in_memory() as stdin, _in_memory() if answers else _on_disk() as stdout, _on_disk() as stderr:
         stdin.write(given)
         stdin.seek(0)
         child = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env, start_new_session=True)
@@ -127,3 +129,15 @@ def _run(argv: list[str], given: bytes, env: Mapping[str, str], deadline_s: floa
         output = stdout.read(65_536)
         stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - WHY_MAX))
         return _Ended(child.returncode, late, output, stderr.read(WHY_MAX))
+
+
+def _in_memory() -> BinaryIO:
+    return open(os.memfd_create("relight-notice"), "w+b")
+
+
+def _on_disk() -> BinaryIO:
+    """For what may become long and can be missed; where no disk has room, nothing is kept."""
+    try:
+        return cast("BinaryIO", tempfile.TemporaryFile())
+    except OSError:
+        return open(os.devnull, "w+b")

@@ -13,6 +13,7 @@ from slurm.cluster import Unreadable
 from supervisor.bench.fake_saves import Chunk
 from supervisor.checkpoints.archive.carrying import Carrier, no_progress
 from supervisor.checkpoints.archive.looking import ArchiveLooker
+from supervisor.checkpoints.archive.record import PIECE
 from supervisor.checkpoints.archive.shelf import Shelf, filed
 from supervisor.checkpoints.manifest import FileEntry
 from supervisor.checkpoints.objects.bulk import PosixBulk
@@ -357,6 +358,20 @@ def test_the_record_is_sent_in_parts_that_were_agreed(root, place, tmp_path):
     assert archive.keep_record(str(run)) >= 40_000
     assert archive.keep_record(str(run)) == 0
     assert len(recover(place, tmp_path / "back")) == 4 + 4  # journal and settings, and marks of the seal
+
+
+def test_a_file_larger_than_what_one_call_sends_is_kept_by_the_calls_after_it(root, place, tmp_path):
+    from supervisor.checkpoints.archive import Archive
+
+    run = tmp_path / "run"
+    (run / "journal").mkdir(parents=True)
+    (run / "journal/000001.jsonl").write_bytes(os.urandom(3 * PIECE))
+    shelf = Shelf(str(place), RUN, PosixObjects(str(place), lag_s=0.0), PosixBulk(str(place)))
+    archive = Archive(shelf, look_at(root), Now(), lag_s=0.0, record_most=PIECE + 100_000)
+    sent = [archive.keep_record(str(run)) for _ in range(4)]
+    assert sent[:2] == [PIECE, PIECE]
+    assert sent[3] == 0
+    assert "journal/000001.jsonl" in recover(place, tmp_path / "back")
 
 
 def test_another_run_of_the_same_name_is_not_mixed_in(root, place, tmp_path):

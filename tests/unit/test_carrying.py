@@ -5,6 +5,7 @@ import email.policy
 import os
 import select
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path):
 
 def test_a_command_that_does_not_read_a_long_story_still_ends_well():
     assert carry("pass", story="A" * 5_000_000).ok
+
+
+def test_no_room_for_a_file_anywhere_keeps_no_notice(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/none")  # as where all disks are full
+    assert carry("import sys; assert sys.stdin.read() == 'B' * 1_000_000", story="B" * 1_000_000).ok
+    with http_sink() as sink:
+        assert by_url(sink.url(), TOLD, LIMIT_S).ok
 
 
 # --- apprise -------------------------------------------------------------------------------------------------------

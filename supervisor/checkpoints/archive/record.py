@@ -123,22 +123,23 @@ class Record:
                 if sent + len(data) > room:
                     return None, sent
                 self.step("before piece")
-                self._put_piece(name, data)
+                # What an earlier call has sent of a file that it could not finish costs nothing, else no call ever could.
+                sent += self._put_piece(name, data)
                 self.step("after piece")
                 known.add(name)
-                sent += len(data)
             objects.append(name)
             size += len(data)
         return KeptFile(size=size, xxh3=whole.hexdigest(), objects=tuple(objects)), sent
 
-    def _put_piece(self, name: str, data: bytes) -> None:
-        """Put a piece; one that is there and rotten is put again. Raises OSError."""
+    def _put_piece(self, name: str, data: bytes) -> int:
+        """Put a piece, and return the bytes that were sent; one that is there and rotten is put again. Raises OSError."""
         key = self._key(f"objects/{name}")
         while isinstance(sure(self.shelf.objects.put_if_absent(key, data, within_s=WITHIN_S)), Conflict):
             answer = sure(self.shelf.objects.get(key, within_s=WITHIN_S))
             if isinstance(answer, Found) and answer.data == data:
-                return
+                return 0
             sure(self.shelf.objects.delete(key, within_s=WITHIN_S))
+        return len(data)
 
     def _put_index(self, files: dict[str, KeptFile], version: Version) -> None:
         """Replace the index; what somebody else has put there meanwhile is kept beside ours. Raises OSError."""
