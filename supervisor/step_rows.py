@@ -9,11 +9,13 @@ from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
 from math import isfinite
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from policies.facts import Batch, FaultClass, History, Spans, StepRow
 from policies.skipping import touches
 from supervisor.rundir import RunDir
+
+R = TypeVar("R")
 
 
 def _path(run: RunDir, attempt: int) -> str:
@@ -112,31 +114,42 @@ def offset_before(file: BinaryIO, step: int, step_of: Callable[[bytes], int | No
     return low
 
 
-def losses_of(run: RunDir, attempt: int, begin: int, end: int) -> Iterator[tuple[int, float | None]]:
-    """(step, loss) of one attempt for the steps begin..end, both included; None where the loss was no finite number."""
+def window(
+    run: RunDir, attempt: int, begin: int, end: int, row_of: Callable[[bytes], tuple[int, R] | None]
+) -> Iterator[tuple[int, R]]:
+    """(step, row) of one attempt for the steps begin..end, both included, as `row_of` reads a line; None: it can't be understood.
+
+    The file is never read whole.
+    """
     try:
         file = open(_path(run, attempt), "rb")  # noqa: SIM115 - closed below
     except OSError:
         return
     with file:
-        file.seek(offset_before(file, begin, _step_of))
+        file.seek(offset_before(file, begin, lambda line: row[0] if (row := row_of(line)) is not None else None))
         last = begin - 1
         while line := file.readline(LINE_MAX):
-            step = _step_of(line)
-            if step is None or step <= last:
+            row = row_of(line)
+            if row is None or row[0] <= last:
                 continue  # not wanted yet, or told twice
-            if step > end:
+            if row[0] > end:
                 return
-            last = step
-            loss = _number(json.loads(line).get("loss"))
-            yield step, loss if loss is not None and isfinite(loss) else None
+            last = row[0]
+            yield row
 
 
-def _step_of(line: bytes) -> int | None:
+def losses_of(run: RunDir, attempt: int, begin: int, end: int) -> Iterator[tuple[int, float | None]]:
+    """(step, loss) of one attempt for the steps begin..end, both included; None where the loss was no finite number."""
+    return window(run, attempt, begin, end, _loss_of)
+
+
+def _loss_of(line: bytes) -> tuple[int, float | None] | None:
     try:
-        return int(json.loads(line)["step"])
+        raw = json.loads(line)
+        step, loss = int(raw["step"]), _number(raw.get("loss"))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return step, loss if loss is not None and isfinite(loss) else None
 
 
 CONTROL = 0

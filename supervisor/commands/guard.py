@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from threading import Event
+from typing import TYPE_CHECKING
 
 import click
 
 from supervisor.errors import UserError
+
+if TYPE_CHECKING:
+    from supervisor.telling.targets import Targets
 
 
 @click.command(
@@ -68,13 +72,11 @@ def command(runs: tuple[str, ...], config: str | None, read_only: bool, detach: 
     return 0
 
 
-def _try(name: str, whom: object) -> int:
+def _try(name: str, whom: Targets) -> int:
     """Tell everybody that this is a trial; 1 where somebody could not be told."""
     from supervisor.telling.courier import by_child  # noqa: PLC0415
     from supervisor.telling.notices import Notice  # noqa: PLC0415
-    from supervisor.telling.targets import Targets  # noqa: PLC0415
 
-    assert isinstance(whom, Targets)  # noqa: S101
     title = f"relight {name}: a trial, nothing is wrong"
     notice = Notice(
         "trial", "guard", name, title, f"Somebody typed relight guard {name} --try.\nrelight status {name}"

@@ -6,16 +6,14 @@ order of their steps, so the first one wanted is found by halving.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from policies.facts import Attempt
 from supervisor.console.reading import SCHEMA, Reading
-from supervisor.step_rows import LINE_MAX, offset_before
+from supervisor.step_rows import window
 
 WINDOW_MAX = 5_000
 WINDOW = 1_000
@@ -64,35 +62,16 @@ def losses(reading: Reading, start: int | None, limit: int = WINDOW) -> LossesDo
     reached = 0
     for attempt in history.attempts:
         if attempt.start_step < end:
-            for point in _rows(reading, attempt, begin, end):
+            for _, point in window(reading.run, attempt.number, begin, end, _stepped):
                 (replayed if point.step <= reached else first).append(point)
         reached = max(reached, attempt.last_step)
     more = end + 1 if end < newest else None
     return LossesDocument(begin, end, tuple(first), tuple(replayed), more)
 
 
-def _rows(reading: Reading, attempt: Attempt, begin: int, end: int) -> Iterator[Point]:
-    """The rows of one attempt with a step of begin..end. A line that can't be understood is left out."""
-    try:
-        file = open(reading.run.path("steps", f"a{attempt.number:04d}.jsonl"), "rb")  # noqa: SIM115 - closed below
-    except OSError:
-        return
-    with file:
-        file.seek(offset_before(file, begin, _step))
-        last = begin - 1
-        while line := file.readline(LINE_MAX):
-            point = _point(line)
-            if point is None or point.step <= last:
-                continue  # not wanted yet, or told twice
-            if point.step > end:
-                return
-            last = point.step
-            yield point
-
-
-def _step(line: bytes) -> int | None:
+def _stepped(line: bytes) -> tuple[int, Point] | None:
     point = _point(line)
-    return point.step if point is not None else None
+    return (point.step, point) if point is not None else None
 
 
 def _point(line: bytes) -> Point | None:
