@@ -32,9 +32,6 @@ DEEP_LIMIT = 256 << 30
 SAMPLE_BYTES = 8 << 30
 
 
-__all__ = ["NotRestorable", "PosixStore"]
-
-
 class PosixStore:
     """One run's saves under `root`. `world` ranks write each; `clock` gives wall seconds.
 

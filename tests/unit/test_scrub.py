@@ -15,7 +15,8 @@ from supervisor.checkpoints.reading.by_threads import ByThreads
 from supervisor.checkpoints.reading.throttle import CancelledError, Pace, Throttle
 from supervisor.checkpoints.scrubbing import Scrubs, Turns
 from supervisor.checkpoints.sealing import NotYetError
-from supervisor.checkpoints.store import NotRestorable, PosixStore
+from supervisor.checkpoints.store import PosixStore
+from supervisor.errors import NotRestorable
 
 ONE = "a0001-i0000040"
 
