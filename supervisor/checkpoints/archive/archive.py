@@ -25,7 +25,6 @@ from supervisor.checkpoints.objects.opening import open_bulk, open_objects
 from supervisor.checkpoints.objects.port import is_key
 from supervisor.checkpoints.objects.posix import LAG_S
 from supervisor.checkpoints.reading.folder import lag_of
-from supervisor.checkpoints.reading.throttle import Pace
 from supervisor.checkpoints.store import PosixStore
 from supervisor.checkpoints.tree import SaveId
 from supervisor.errors import NotRestorable, UserError
@@ -45,7 +44,6 @@ class Archive:
         *,
         lag_s: float = LAG_S,
         step: posix.Step = posix.no_step,
-        rate: float | None = None,
         threads: int = THREADS,
         progress: Progress = no_progress,
         record_most: int = MOST,
@@ -55,10 +53,8 @@ class Archive:
         self._clock = clock
         self._looker = ArchiveLooker(shelf, lag_s)
         # What goes out is read beside training, at one pace with the seals. What comes back is awaited: nothing trains then.
-        paces = [store.reading.pace, *([Pace(rate)] if rate is not None else [])]
-        rates = [limit for limit in (rate, store.rate) if limit is not None]
-        out = Carrier(threads, paces, min(rates, default=None), progress)
-        back = Carrier(threads, [store.reading.urgent_pace], None, progress)
+        out = Carrier(threads, store.reading.pace, store.rate, progress)
+        back = Carrier(threads, store.reading.urgent_pace, None, progress)
         self._copying = Copying(shelf, store, self._looker, out, clock, step)
         self._restoring = Restoring(shelf, store, self._looker, back, clock, step)
         self._retaining = Retaining(shelf, store, self._looker, clock, step)
@@ -141,21 +137,17 @@ def open_archive(
     clock: Callable[[], float],
     *,
     step: posix.Step = posix.no_step,
-    rate: float | None = None,
-    threads: int | None = None,
+    threads: int = THREADS,
     progress: Progress = no_progress,
     config: Mapping[str, str] | None = None,
 ) -> Archive:
     """The archive of `run` at a path, or at `s3://BUCKET/PREFIX`, `gs://...`, `az://...`. Nothing is touched yet.
 
-    Call `make` once, when the run is prepared or first gets an archive. `clock`: wall seconds. `rate`: bytes a second at
-    most that copying reads, both sides together (never more than the store's own limit); `progress(done, total, what)`
-    in bytes, from any thread. `config`: obstore's names, else the environment. Raises UserError.
+    Call `make` once, when the run is prepared or first gets an archive. `clock`: wall seconds.
+    `progress(done, total, what)` in bytes, from any thread. `config`: obstore's names, else the environment. Raises UserError.
     """
     shelf, lag_s = _shelf(place, run, config)
-    return Archive(
-        shelf, store, clock, lag_s=lag_s, step=step, rate=rate, threads=threads or THREADS, progress=progress
-    )
+    return Archive(shelf, store, clock, lag_s=lag_s, step=step, threads=threads, progress=progress)
 
 
 def recover_record(place: str, run: str, into: str, config: Mapping[str, str] | None = None) -> tuple[str, ...]:

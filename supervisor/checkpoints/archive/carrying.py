@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
@@ -27,20 +27,20 @@ def no_progress(_done: int, _total: int, _what: str) -> None:
 
 
 class Carrier:
-    """`paces`: limits that hold for all that is read, of files and of their copies; others may share them.
+    """`pace`: the limit that holds for all that is read, of files and of their copies; others may share it.
 
-    `rate`: the least that these limits may come to, bytes a second, for how long a file may take; None: no limit.
+    `rate`: what that limit may come to at the least, bytes a second, for how long a file may take; None: no limit.
     """
 
-    def __init__(self, threads: int, paces: Sequence[BytesPace], rate: float | None, progress: Progress) -> None:
+    def __init__(self, threads: int, pace: BytesPace, rate: float | None, progress: Progress) -> None:
         self._threads = threads
-        self._paces = paces
+        self._pace = pace
         self._rate = rate
         self._progress = progress
 
     def carry(self, files: Mapping[str, FileEntry], move: Move, what: str) -> None:
         """Move all of them, the largest first. Raises what the first that failed raised; the others are then given up."""
-        throttles = [Throttle(pace) for pace in self._paces]
+        throttle = Throttle(self._pace)
         account = _Account(sum(entry.size for entry in files.values()), self._progress, what)
 
         def one(name: str) -> None:
@@ -48,8 +48,7 @@ class Carrier:
             passed = [0]
 
             def pace(count: int) -> None:
-                for throttle in throttles:
-                    throttle.take(count)
+                throttle.take(count)
                 # Each byte is read twice: at its source, and where it has landed. The first time it counts.
                 account.add(min(passed[0] + count, entry.size) - min(passed[0], entry.size))
                 passed[0] += count
@@ -65,8 +64,7 @@ class Carrier:
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
-                for throttle in throttles:
-                    throttle.cancel()
+                throttle.cancel()
                 pool.shutdown(wait=True, cancel_futures=True)
         failed = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
         for error in sorted(failed, key=lambda error: isinstance(error, CancelledError)):
