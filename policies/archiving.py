@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from policies.facts import UNKNOWN, CheckpointPhase, Recover, Restores
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from policies.facts import CheckpointState, History, View
     from policies.rules import Rules
 
+AHEAD_S: Final = 3600.0
+"""Clocks of two hosts differ by seconds; a time that is further ahead of ours is of a clock that was set wrong."""
 LATE: Final = 2
 """So many times `archive_every_s` without a copy, and a person is told."""
 
@@ -32,7 +35,7 @@ def is_calm(history: History) -> bool:
     return trains and not (history.incident or history.halted or history.ended or open_plan)
 
 
-def to_archive(view: View, history: History, rules: Rules) -> Due | None:
+def to_archive(view: View, history: History, rules: Rules, now: float = inf) -> Due | None:
     """The save to copy next, and when; None while there is none, or it can't be seen what there is.
 
     A copy that was begun is finished, though a newer save has been completed since: the next one has its own day. One
@@ -46,18 +49,21 @@ def to_archive(view: View, history: History, rules: Rules) -> Due | None:
     if not saves or saves[-1] in there:
         return None  # nothing was completed since the last copy
     begun = [n for n in done if (intent := history.intents.get(f"archive:{n}")) and not intent.failed]
-    last = last_copy(view, history)
+    last = last_copy(view, history, now)
     return Due(
         begun[-1] if begun else done[-1], 0.0 if last is None or begun else last + rules.checkpoint.archive_every_s
     )
 
 
-def last_copy(view: View, history: History) -> float | None:
-    """When the last copy was seen to be there; of a run whose journal does not know, when its newest save was completed."""
+def last_copy(view: View, history: History, now: float = inf) -> float | None:
+    """When the last copy was seen to be there; of a run whose journal does not know, when its newest save was completed.
+
+    A time that is far ahead was told by a clock that was wrong: nobody waits for it.
+    """
     copies = () if view.archive is UNKNOWN else view.archive
     known = [c.completed_at for c in copies if c.phase is CheckpointPhase.COMPLETED and c.completed_at is not None]
     told = [history.archived.at] if history.archived else []
-    return max([*known, *told], default=None)
+    return max([at for at in (*known, *told) if at <= now + AHEAD_S], default=None)
 
 
 def to_read(view: View, rules: Rules) -> Due | None:
@@ -81,8 +87,9 @@ def late(view: View, history: History, rules: Rules, now: float) -> str:
     there = () if view.archive is UNKNOWN else tuple(c.id for c in view.archive)
     if not view.has_archive or not newest or newest[-1].archived or newest[-1].id in there:
         return ""
-    last = last_copy(view, history)
-    since = max(last or 0.0, history.started_at or 0.0, history.resumed_at or 0.0)
+    last = last_copy(view, history, now)
+    begun = (at for at in (history.started_at, history.resumed_at) if at is not None and at <= now + AHEAD_S)
+    since = max(last or 0.0, *begun, 0.0)
     every = rules.checkpoint.archive_every_s
     if now - since < LATE * every:
         return ""

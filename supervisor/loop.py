@@ -147,7 +147,7 @@ class Loop:
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
             self._status_at = now
             scene.desk.status(view, ticked.decision, ticked.held, now)
-        due = chores_at(self.history, view, scene.rules)
+        due = chores_at(self.history, view, scene.rules, now)
         return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code, due)
 
     def _write(self, entries: list[Entry], now: float) -> None:

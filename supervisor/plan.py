@@ -121,7 +121,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
 
 def _chores(history: History, view: View, rules: Rules, now: float) -> list[Action]:
     """Copies and readings while the run trains, each one save at a time."""
-    copy, read = _chores_due(history, view, rules)
+    copy, read = _chores_due(history, view, rules, now)
     steps: list[Action] = []
     if copy is not None and copy.at <= now:
         steps.append(actions.Archive(copy.checkpoint, needed_saves(history)))
@@ -132,15 +132,17 @@ def _chores(history: History, view: View, rules: Rules, now: float) -> list[Acti
     return steps
 
 
-def _chores_due(history: History, view: View, rules: Rules) -> tuple[archiving.Due | None, archiving.Due | None]:
+def _chores_due(
+    history: History, view: View, rules: Rules, now: float
+) -> tuple[archiving.Due | None, archiving.Due | None]:
     if history.mode == "observe" or not archiving.is_calm(history):
         return None, None
-    return archiving.to_archive(view, history, rules), archiving.to_read(view, rules)
+    return archiving.to_archive(view, history, rules, now), archiving.to_read(view, rules)
 
 
-def chores_at(history: History, view: View, rules: Rules) -> float:
+def chores_at(history: History, view: View, rules: Rules, now: float = inf) -> float:
     """When the next copy or reading is to begin, wall seconds; infinite while none is to come."""
-    copy, read = _chores_due(history, view, rules)
+    copy, read = _chores_due(history, view, rules, now)
     known = (("archive", copy), ("scrub", read))
     open_ones = history.intents.keys()
     return min((d.at for kind, d in known if d is not None and f"{kind}:{d.checkpoint}" not in open_ones), default=inf)

@@ -318,6 +318,20 @@ def test_the_first_completed_save_is_copied_at_once_and_the_next_a_day_later() -
     assert actions.Archive(save_id(60)) in chores(scene)
 
 
+def test_a_clock_that_was_a_year_ahead_for_a_while_holds_up_no_copy() -> None:
+    scene = with_archive(training())
+    scene.settle()
+    copied, ahead = scene.history.archived, scene.now + 365 * DAY
+    assert copied is not None
+    scene.history = replace(scene.history, archived=replace(copied, at=ahead))
+    scene.store(save(60))
+    assert chores(scene) == []
+    assert chores_at(scene.history, scene.view, AUTO, scene.now) <= copied.at + DAY
+    scene.now = copied.at + DAY
+    assert actions.Archive(save_id(60)) in chores(scene)
+    assert archiving.late(replace(scene.view, archive=()), scene.history, AUTO, copied.at + 3 * DAY) != ""
+
+
 def test_nothing_is_copied_without_an_archive_in_sight() -> None:
     scene = training()
     assert chores(scene) == []
