@@ -17,6 +17,7 @@ def command(run: str, as_json: bool) -> int:
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.drill_files import read_all  # noqa: PLC0415
     from supervisor.telling.drills import drills_line  # noqa: PLC0415
+    from supervisor.telling.due import LOOK_SOON  # noqa: PLC0415
     from supervisor.telling.say import sentence  # noqa: PLC0415
     from supervisor.telling.status import VIEW  # noqa: PLC0415
     from supervisor.telling.story import status_text, to_json  # noqa: PLC0415
@@ -36,7 +37,7 @@ def command(run: str, as_json: bool) -> int:
         click.echo(json.dumps(shown))
     else:
         click.echo(status_text(seen.history, status.view if status else None, seen.now, seen.known), nl=False)
-        if status and status.reason in {Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.ARCHIVE_BLIND}:
+        if status and status.reason in LOOK_SOON | {Reason.ARCHIVE_BLIND}:
             soon = "It can't go on" if status.decision == "wait" else "Look at it soon"
             click.echo(f"{soon}: {sentence(status.text)} See: relight runbook {status.reason}")
         if drills or seen.settings.archive.place:

@@ -145,6 +145,7 @@ def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Pat
     root = Path(journaled(tmp_path, scene))
     for decision, said in (
         (Continue(Reason.NO_ROOM, None, "The store has 1 GB free"), "Look at it soon: The store has 1 GB free. See"),
+        (Continue(Reason.SAVE_UNFINISHED, None, "The save of step 40"), "Look at it soon: The save of step 40. See"),
         (Continue(Reason.RUNNING, None), ""),
     ):
         (root / "status.json").write_text(json.dumps(status_json(scene.view, decision, None, scene.now)))

@@ -49,9 +49,7 @@ def command(run: str, checkpoint: str | None, make: bool) -> int:
     place = opened.seen.settings.archive.place
     began = time.monotonic()
     with watched("archive", quiet=not sys.stderr.isatty()) as progress:
-        archive = opened.archive(progress)
-        if archive is None:
-            raise UserError(f"{run}: it has no archive: [archive] place of relight.toml names one at the first start")
+        archive = opened.must_have_archive(progress)
         if make:
             settled(archive.make, f"{place} can't be made an archive")
         try:

@@ -50,6 +50,15 @@ class Opened:
         """Its archive; None where it has none. Raises UserError."""
         return archive_of(self.seen.settings, self.store, progress)
 
+    def must_have_archive(self, progress: Progress) -> Archive:
+        """Raises UserError where it has none, or one that can't be opened here."""
+        found = self.archive(progress)
+        if found is None:
+            raise UserError(
+                f"{self.name}: it has no archive: [archive] place of relight.toml names one at the first start"
+            )
+        return found
+
     def archived(self) -> Archived | None:
         """What its archive shows now; each call there has a deadline. An archive that can't be opened here hides no saves."""
         place = self.seen.settings.archive.place

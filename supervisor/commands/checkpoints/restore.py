@@ -44,9 +44,7 @@ def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
     opened = open_run(run)
     began = time.monotonic()
     with watched("restore", quiet=not sys.stderr.isatty()) as progress:
-        archive = opened.archive(progress)
-        if archive is None:
-            raise UserError(f"{run}: it has no archive: [archive] place of relight.toml names one at the first start")
+        archive = opened.must_have_archive(progress)
         wanted = save_id(checkpoint) if checkpoint is not None else _newest(archive.scan(), run)
         if make:
             settled(opened.store.create, f"{run}: the checkpoint store can't be made")
