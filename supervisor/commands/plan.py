@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import click
 
@@ -35,16 +35,13 @@ def command(
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
     from policies.facts import Recover  # noqa: PLC0415
     from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
-    from supervisor.telling.copies import known_saves  # noqa: PLC0415
     from supervisor.telling.plan_page import plan_json, plan_text  # noqa: PLC0415
 
     seen = look(run)
     left_out = spans(skip)
     if checkpoint or spares or keep_nodes or left_out:
         return ask(seen, "choose", checkpoint=checkpoint, spares=spares, keep_nodes=keep_nodes, skip_samples=left_out)
-    history, known = seen.history, seen.known
-    if seen.status is not None:
-        known = replace(known, checkpoints=known_saves(seen.status.view))
+    history, known = seen.history, seen.known_with_saves
     decision = history.decision
     open_plan = isinstance(decision, Recover) and decision.incident is not None
     if as_json:
