@@ -23,7 +23,7 @@ from supervisor.rundir import RunDir
 from supervisor.settings import Settings, frozen
 from supervisor.telling.copies import known_saves
 from supervisor.telling.incident_facts import Known
-from supervisor.telling.record import known_of
+from supervisor.telling.record import known_of, watched_or_not
 from supervisor.telling.status import Status, read_status
 
 ANSWER_S = 10.0
@@ -45,7 +45,8 @@ class Seen:
     def known(self) -> Known:
         """What stories may use."""
         held = self.status.held if self.status and self.status.asks else ""
-        return known_of(self.settings.shape(), self.now, held)
+        known = known_of(self.settings.shape(), self.now, held)
+        return watched_or_not(known, self.run, self.settings, self.status, alive=self.alive)
 
     @property
     def known_with_saves(self) -> Known:

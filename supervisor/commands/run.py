@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Examples:
   relight run -- python train.py --steps 1000
   relight run --config relight.toml --profile auto -- python train.py --save {save_dir} --load {load_dir}
+  relight run --run-dir relight-runs/demo     take over a run that has no controller, with its own command
 
 \b
 {save_dir} and {load_dir} in the command are filled in for each attempt; the ranks find them in
@@ -55,11 +56,12 @@ def command(
 ) -> int:
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
-    from supervisor.prepare import Wishes, prepare  # noqa: PLC0415
+    from supervisor.prepare import Wishes, is_taken_as_it_was, prepare  # noqa: PLC0415
 
-    prepared = prepare(Wishes(cluster, config, profile, run_dir, command_line))
+    wishes = Wishes(cluster, config, profile, run_dir, command_line)
+    prepared = prepare(wishes)
     if not epoch_only:
-        _say_whom_to_tell(prepared[0].root, prepared[1], config)
+        _say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=is_taken_as_it_was(wishes))
         _say_what_to_know(prepared[1])
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 
@@ -80,14 +82,21 @@ def _say_what_to_know(settings: Settings) -> None:
             click.echo(f"relight: {warning}", err=True)
 
 
-def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None) -> None:
-    """Leave `[notify]` with its secrets in the run directory for the controllers and the guard. Raises UserError."""
+def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None, *, as_it_was: bool) -> None:
+    """Leave `[notify]` with its secrets in the run directory for the controllers and the guard. Raises UserError.
+
+    `as_it_was`: what was left there counts; the frozen settings have no secrets that could stand in for it.
+    """
     from supervisor.guard import watch as guard  # noqa: PLC0415
     from supervisor.telling import targets  # noqa: PLC0415
 
-    whom = targets.gather(settings.notify, config or "relight.toml")
-    targets.must_be_understood(whom)
-    targets.leave(run_root, whom)
+    left = targets.read(run_root) if as_it_was else None
+    if left is not None:
+        whom = left
+    else:
+        whom = targets.gather(settings.notify, config or "relight.toml")
+        targets.must_be_understood(whom)
+        targets.leave(run_root, whom)
     if whom.any:
         try:
             guard.start(run_root)

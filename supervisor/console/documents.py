@@ -45,7 +45,7 @@ def glance(name: str, reading: Reading) -> Glance:
     best = way_back(reading)
     return Glance(
         run=name,
-        standing=standing(history),
+        standing=standing(history, reading.known),
         mode=history.mode,
         paused=history.paused,
         halted=history.halted.reason.value if history.halted else None,

@@ -27,7 +27,7 @@ from supervisor.settings import Settings, frozen
 from supervisor.telling.answers_told import Sayings, sayings
 from supervisor.telling.copies import known_saves
 from supervisor.telling.incident_facts import Known
-from supervisor.telling.record import known_of
+from supervisor.telling.record import known_of, watched_or_not
 from supervisor.telling.status import Status, read_status
 
 SCHEMA = 1
@@ -67,6 +67,7 @@ class Reading:
         """What stories may use."""
         held = self.status.held if self.status and self.status.asks else ""
         known = known_of(self.settings.shape(), self.now, held)
+        known = watched_or_not(known, self.run, self.settings, self.status, alive=self.alive)
         if self.status is not None:
             known = replace(known, checkpoints=known_saves(self.status.view))
         return known

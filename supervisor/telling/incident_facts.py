@@ -22,6 +22,8 @@ class Known:
 
     `now`: wall seconds, for open spans.
     `held`: why the gate holds the open plan for a person; empty when it does not, or that is not at hand.
+    `unwatched`: no controller is alive; `unwatched_since`: when the last one wrote, wall seconds; `take_over`: the command that
+    starts another.
     """
 
     zone: tzinfo | None = None
@@ -29,6 +31,9 @@ class Known:
     checkpoints: tuple[CheckpointState, ...] = ()
     now: float | None = None
     held: str = ""
+    unwatched: bool = False
+    unwatched_since: float | None = None
+    take_over: str = ""
 
 
 def find_incident(history: History, wanted: int) -> Incident:

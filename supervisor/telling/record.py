@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 from policies.facts import History
 from policies.layout import Layout
@@ -12,12 +13,22 @@ from supervisor.durable import show_whole
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 from supervisor.telling.incident_story import incident_story
+from supervisor.telling.status import Status
 from supervisor.telling.story import Known, to_json
+from supervisor.telling.take_over import take_over
 
 
 def known_of(layout: Layout, now: float | None = None, held: str = "") -> Known:
     """What stories may use beside the history, from the journal alone."""
     return Known(layout=layout, now=now, held=held)
+
+
+def watched_or_not(known: Known, run: RunDir, settings: Settings, status: Status | None, *, alive: bool) -> Known:
+    """The same, with whether a controller is alive, since when none is, and what would start one."""
+    if alive:
+        return known
+    since = status.at if status else None
+    return replace(known, unwatched=True, unwatched_since=since, take_over=take_over(run.root, settings.cluster.kind))
 
 
 def write_incident(run: RunDir, history: History, number: int, settings: Settings) -> None:

@@ -23,7 +23,7 @@ __all__ = ["Known", "incident_story", "run_story", "status_text", "to_json"]
 def run_story(history: History, known: Known | None = None) -> str:
     """The whole run: attempts, incidents one line each, both ledgers, where the time went."""
     known = known or Known()
-    lines = [f"{clean(history.run, 64) or 'The run'}: {standing(history)}"]
+    lines = [f"{clean(history.run, 64) or 'The run'}: {standing(history, known)}"]
     if history.started_at is not None:
         lines.append(f"Started {stamp(history.started_at, known.zone)}. {count(len(history.attempts), 'attempt')}.")
     for attempt in history.attempts:
@@ -59,8 +59,28 @@ def agreement_line(one: Agreement) -> str:
     return f"Plans for {one.fault}: {number(one.agreed)} of {number(judged)} approved as they were{more}; automation {earned}."
 
 
-def standing(history: History) -> str:
-    """What the run is doing, in a few words; the first words of every text about it."""
+def standing(history: History, known: Known | None = None) -> str:
+    """What the run is doing, in a few words; the first words of every text about it.
+
+    Where nobody watches, that is said before all that was so when somebody still did; `halted` and the end stay as they are.
+    """
+    seen, nobody = _standing(history), unwatched(history, known or Known())
+    if not nobody:
+        return seen
+    return f"{seen} {nobody[0].upper()}{nobody[1:]}" if history.halted else f"{nobody} Before: {seen}"
+
+
+def unwatched(history: History, known: Known) -> str:
+    """That no controller is alive, and since when; empty where one is, or none is needed any more."""
+    if not known.unwatched or history.ended:
+        return ""
+    since = known.unwatched_since
+    if since is None:
+        return "no controller is alive."
+    return f"no controller is alive since {clock(since, known.zone, known.now)}; this is what the last one wrote."
+
+
+def _standing(history: History) -> str:
     halt, incident = history.halted, history.incident
     if halt:
         return f"halted ({halt.reason}), not restarting. {sentence(halt.seen, SEEN_MAX)}".rstrip()
@@ -102,7 +122,9 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     """About ten lines: what it does, where training is, the nodes, the way back, what it waits for."""
     known = known or Known()
     mode = f"{history.mode} (paused)" if history.paused else history.mode
-    lines = [f"{clean(history.run, 64)}: {standing(history)}", f"Mode {mode}, epoch {history.epoch}."]
+    run, nobody = clean(history.run, 64), unwatched(history, known)
+    lines = [f"{run}: {nobody}", f"Take over: {known.take_over}"] if nobody else []
+    lines += [f"{run}: {_standing(history)}", f"Mode {mode}, epoch {history.epoch}."]
     lines += _attempt_lines(history, view.attempt if view else None, now, known)
     if view is None:
         lines.append("Nodes and checkpoints: not seen; no view at hand.")
@@ -234,7 +256,7 @@ def to_json(history: History, wanted: int | None = None, known: Known | None = N
         "paused": history.paused,
         "epoch": history.epoch,
         "started_at": history.started_at,
-        "standing": standing(history),
+        "standing": standing(history, known),
         "ended": history.ended,
         "halted": asdict(history.halted) if history.halted else None,
         "plan": {"digest": history.decision_digest, "at": history.decided_at, **_decision(history)},

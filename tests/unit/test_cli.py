@@ -134,10 +134,14 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
     for name in ("demo", root, "relight-runs/demo"):
         code, out, err = relight("status", name)
         assert (code, err) == (3, "")
-        assert "No controller is alive" in out
+        assert out.splitlines()[:2] == [
+            "demo: no controller is alive.",
+            f"Take over: relight run --run-dir {root}",
+        ]
     code, out, _ = relight("status", "demo", "--json")
     told = json.loads(out)
     assert (code, told["schema"], told["controller_alive"]) == (3, 1, False)
+    assert told["standing"] == "no controller is alive. Before: no incident is open."
 
 
 def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Path) -> None:

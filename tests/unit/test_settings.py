@@ -9,7 +9,7 @@ import pytest
 
 from policies.layout import Layout
 from supervisor.errors import UserError
-from supervisor.prepare import Wishes, prepare
+from supervisor.prepare import Wishes, is_taken_as_it_was, prepare
 from supervisor.settings import Settings, freeze, frozen, read_settings
 from supervisor.toml_files import line_of
 
@@ -163,6 +163,43 @@ def test_the_command_of_the_settings_counts_where_none_is_typed(typed, runs, tmp
     path = write(tmp_path, 'command = ["python", "x.py"]\n')
     _, settings, _ = prepare(Wishes(None, path, None, str(tmp_path / "run"), typed))
     assert settings.command == runs
+
+
+def test_a_run_is_taken_over_with_its_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing need be typed but where it is; a command that is typed counts, and a first start without one is refused."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(home)
+    text = '[run]\nname = "mine"\nprofile = "own.toml"\n[layout]\ndp = 2\n[notify]\ncommand = ["./page", "x"]\n'
+    write(home, text)
+    (home / "own.toml").write_text('extends = "auto"\n')
+    with pytest.raises(UserError, match="no command: give it after --"):
+        prepare(Wishes(None, None, None, None, ()))
+    run, first, rules = prepare(Wishes(None, None, None, None, ("python", "x.py")))
+    assert first.notify.command == (str(home / "page"), "x")
+
+    assert prepare(Wishes(None, None, None, None, ())) == (run, first, rules)
+    assert not is_taken_as_it_was(Wishes(None, None, None, None, ()))
+    monkeypatch.chdir(elsewhere)
+    by_place = Wishes(None, None, None, run.root, ())
+    assert prepare(by_place) == (run, first, rules)
+    assert is_taken_as_it_was(by_place)
+    write(elsewhere, '[run]\nname = "another"\n')  # another run's settings, which lie where somebody stands
+    assert prepare(by_place) == (run, first, rules)
+    with pytest.raises(UserError, match=r"run\.name has changed"):
+        prepare(Wishes(None, None, None, run.root, ("python", "y.py")))
+    with pytest.raises(UserError, match=r"run\.name has changed"):  # it was asked for by name
+        prepare(Wishes(None, "relight.toml", None, run.root, ()))
+
+
+def test_a_run_without_settings_of_its_own_is_taken_over_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, first, _ = prepare(Wishes(None, None, None, None, ("python", "x.py")))
+    assert prepare(Wishes(None, None, None, None, ()))[:2] == (run, first)
+    assert prepare(Wishes(None, None, None, None, ("python", "y.py")))[1].command == ("python", "y.py")
 
 
 def test_no_run_is_there(tmp_path: Path) -> None:

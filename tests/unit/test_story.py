@@ -37,7 +37,7 @@ from policies.facts import (
 from policies.layout import Layout
 from policies.reasons import Reason
 from supervisor.telling.incident_facts import split
-from supervisor.telling.story import Known, incident_story, run_story, status_text, to_json
+from supervisor.telling.story import Known, incident_story, run_story, standing, status_text, to_json
 
 
 def changed(**fields):
@@ -544,3 +544,16 @@ def test_the_status_counts_what_the_running_attempt_has_computed() -> None:
     view = View(nodes={}, checkpoints=(), attempt=AttemptView(1, running=True, frontier=24, last_step=row))
     told = status_text(History(run="r", mode="auto", attempts=(attempt,)), view, 21.0)
     assert "Updates: 23 computed" in told
+
+
+def test_where_nobody_watches_that_comes_first() -> None:
+    """What was so while somebody watched comes after it; the end needs no watcher, and a halt is never hidden."""
+    known = Known(zone=UTC, now=100.0, unwatched=True, unwatched_since=40.0, take_over="relight run --run-dir /r")
+    gone = "no controller is alive since 00:00:40; this is what the last one wrote."
+    lines = status_text(replace(ten_forty()[0], run="r"), None, 100.0, known).splitlines()
+    assert lines[:3] == [f"r: {gone}", "Take over: relight run --run-dir /r", "r: no incident is open."]
+    assert standing(History(run="r"), known) == f"{gone} Before: not started yet."
+    assert standing(History(run="r", ended="It is done"), known) == "It is done."
+    halted = standing(History(run="r", halted=Halted(1.0, Reason.SAME_DATA, "x", "y")), known)
+    assert halted.startswith("halted (same-data)")
+    assert f" N{gone[1:]}" in halted
