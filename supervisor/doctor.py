@@ -69,6 +69,15 @@ class SettingsSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramSeen:
+    """A program that a setting names; `trouble` is empty when it is there and may be started."""
+
+    setting: str
+    name: str
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class FolderSeen:
     """The run directory, or the nearest folder above it that exists. `trouble` is empty when all trials held."""
 
@@ -122,6 +131,7 @@ class Machine:
     nvrx: str | None
     pyslurm: str | None
     slurm: SlurmSeen
+    programs: tuple[ProgramSeen, ...] = ()
 
 
 def examine(machine: Machine) -> tuple[Check, ...]:
@@ -169,6 +179,18 @@ def settings(machine: Machine) -> Check:
     if seen.trouble:
         return Check("settings", "not ok", seen.trouble, "settings and a profile that can be read")
     return Check("settings", "ok", f"{seen.path or 'no relight.toml: defaults'}; profile {seen.profile}")
+
+
+def programs(machine: Machine) -> Check:
+    """Can what notices and health checks are to start be started here?"""
+    wrong = [one for one in machine.programs if one.trouble]
+    if wrong:
+        text = "; ".join(f'{one.setting} = "{one.name}": {one.trouble}' for one in wrong)
+        right = (
+            "programs that are there and executable (a path counts from the folder of relight.toml), or leave them out"
+        )
+        return Check("programs", "not ok", text, right)
+    return Check("programs", "ok", ", ".join(one.name for one in machine.programs) or "the settings name none")
 
 
 def run_directory(machine: Machine) -> Check:
@@ -289,6 +311,7 @@ CHECKS: Final[tuple[Callable[[Machine], Check], ...]] = (
     python,
     packages,
     settings,
+    programs,
     run_directory,
     room,
     sockets,

@@ -21,6 +21,7 @@ from supervisor.doctor import FolderSeen, Machine, SettingsSeen, SlurmSeen, Sock
 from supervisor.durable import create_whole, replace_whole
 from supervisor.errors import UserError
 from supervisor.observe.installed import look_at_installation, version_of
+from supervisor.observe.programs import look_at_programs
 from supervisor.prepare import examine
 from supervisor.profiles import load_profile
 from supervisor.settings import Settings, read_settings
@@ -51,6 +52,7 @@ def look(config: str, run_dir: str) -> Machine:
         nvrx=version_of("nvidia-resiliency-ext"),
         pyslurm=version_of("pyslurm"),
         slurm=look_at_slurm(),
+        programs=look_at_programs(settings, os.path.dirname(os.path.abspath(config or "relight.toml"))),
     )
 
 

@@ -89,6 +89,10 @@ def gather(settings: NotifySettings, config: str | None) -> Targets:
     values = {name: _plain(getattr(own, name)) for name in _Secrets.model_fields}
     if settings.urls_file:
         path = settings.urls_file
+        if not os.path.exists(path):
+            raise UserError(
+                f"notify.urls_file = {path}: there is no such file. Make it, mode 0600, or leave urls_file out"
+            )
         _must_be_private(path, "it holds URLs")
         table, text = read_toml(path)
         beside = check(_Secrets, table, path, text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from supervisor.doctor import (
     Installation,
     Machine,
     Package,
+    ProgramSeen,
     SettingsSeen,
     SlurmSeen,
     SocketsSeen,
@@ -27,6 +29,7 @@ from supervisor.doctor import (
     examine,
 )
 from supervisor.observe import machine
+from supervisor.observe.programs import look_at_programs
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = tuple((name, f"/usr/bin/{name}") for name in machine.SLURM_COMMANDS)
@@ -62,6 +65,7 @@ FAULTS = [
     ),
     ("packages", broken("installation", packages=(*PACKAGES[:2], replace(PACKAGES[2], folder=None)))),
     ("settings", broken("settings", trouble="relight.toml:3: run.nam: there is no such setting. Did you mean name?")),
+    ("programs", {"programs": (ProgramSeen("notify.command", "./page-me", "there is no such file"),)}),
     ("run-directory", broken("folder", trouble="2 of 4 got the same name by an exclusive link")),
     ("room", broken("folder", free_bytes=(1 << 30) - 1)),
     ("room", broken("folder", free_files=99_999)),
@@ -134,6 +138,54 @@ def test_limits_are_met_exactly():
     assert states(replace(FIT, open_files=None))["open-files"] == "ok"
     assert states(replace(FIT, **broken("folder", free_bytes=1 << 30, free_files=None)))["room"] == "ok"
     assert states(replace(FIT, **broken("sockets", longest=107)))["sockets"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('[notify]\ncommand = ["./page-me"]\n', "there is no such file"),
+        ('[notify]\ncommand = ["./plain"]\n', "not executable"),
+        ('[notify]\ncommand = ["./folder"]\n', "no file"),
+        ('[health]\ncommands = [["no-such-program-anywhere"]]\n', "not in PATH"),
+        ('[health]\nnvrx_python = ".venv-nvrx/bin/python"\n', "there is no such file"),
+        ('[notify]\ncommand = ["./good"]\n[health]\ncommands = [["sh"]]\nnvrx_python = "good"\n', ""),
+    ],
+)
+def test_a_program_that_the_settings_name_is_looked_for_beside_them(text, wrong, tmp_path):
+    for name, mode in (("plain", 0o644), ("good", 0o755)):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "folder").mkdir()
+    config = tmp_path / "relight.toml"
+    config.write_text(text)
+    seen = look_at_programs(machine.look_at_settings(str(config))[1], str(tmp_path))
+    assert [one.trouble for one in seen if one.trouble] == ([wrong] if wrong else [])
+    check = doctor.programs(replace(FIT, programs=seen))
+    assert (check.state, wrong in check.seen) == ("not ok" if wrong else "ok", True)
+
+
+def test_secrets_that_are_not_there_are_named_with_what_would_be_right(tmp_path):
+    config = tmp_path / "relight.toml"
+    config.write_text('[notify]\nurls_file = "no-such-secret.toml"\n')
+    assert machine.look_at_settings(str(config))[0].trouble == (
+        "notify.urls_file = no-such-secret.toml: there is no such file. Make it, mode 0600, or leave urls_file out"
+    )
+
+
+def test_the_settings_of_the_readme_can_be_copied(tmp_path):
+    """Nothing in them is missing on a machine that has only relight."""
+    text = re.search(r"```toml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    config = tmp_path / "relight.toml"
+    config.write_text(text)
+    seen, settings = machine.look_at_settings(str(config))
+    assert seen.trouble == ""
+    assert [one for one in look_at_programs(settings, str(tmp_path)) if one.trouble] == []
+    config.write_text(
+        re.sub(r"(?m)^# (?=\w+ = )", "", text)
+    )  # what is commented out is right too, once its files are there
+    assert machine.look_at_settings(str(config))[0].trouble.startswith(
+        "notify.urls_file = secret.toml: there is no such"
+    )
 
 
 # --- trials --------------------------------------------------------------------------------------------------------
