@@ -32,7 +32,7 @@ Exit codes: 0 the logs could be read, whatever they say; 2 they could not.""",
     " dumps of your own jobs. (JSON dumps are always read.)",
 )
 def command(folder: str, as_json: bool, layout: str | None, site: str | None, traces: bool) -> int:
-    """Find the earliest error in the logs below DIR, not the loudest."""
+    """Find the earliest error in the logs below DIR (or in one file), not the loudest."""
     from supervisor.evidence.analyser import find  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.evidence.folder import as_json as answer  # noqa: PLC0415
     from supervisor.evidence.folder import diagnose_folder, read_layout  # noqa: PLC0415

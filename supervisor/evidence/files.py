@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import importlib
 import lzma
@@ -30,8 +31,10 @@ _SKIP: Final = (".pt", ".pth", ".distcp", ".safetensors", ".npy", ".npz", ".bin"
 
 def walk(folder: str) -> list[str]:
     """Regular files below the folder, relative, sorted. Links are not followed; raises OSError when it can't be listed."""
+    if not os.path.exists(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
     if not os.path.isdir(folder):
-        raise NotADirectoryError(f"{folder}: not a folder")
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder)
     os.listdir(folder)  # os.walk would hide that it may not be read
     found: list[str] = []
     for root, folders, names in os.walk(folder):

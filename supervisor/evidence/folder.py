@@ -41,8 +41,14 @@ def read_layout(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             given = json.loads(file.read(LAYOUT_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UserError(
+            f'{path}:{line}: JSON is wanted ({why}): {{"nodes": [...], "ranks_per_node": 8, "world_size": 64}}'
+        ) from None
     if not isinstance(given, dict):
         raise UserError(f"{path}: an object is wanted: nodes, ranks_per_node, world_size")
     return given
@@ -65,12 +71,16 @@ def _given(readings: Sequence[FileReading], layout: dict[str, Any]) -> Places:
 def diagnose_folder(
     folder: str, layout: dict[str, Any] | None = None, reader: Reader | None = None, analyser: Analyser | None = None
 ) -> Diagnosed:
-    """Read every log below the folder and judge. Raises OSError when the folder can't be listed.
+    """Read every log below the folder and judge. Raises OSError when the folder can't be listed. A file is a folder of one.
 
     `analyser` is given the flight-recorder dumps that are pickles, and runs what is in them; without it they stay unread.
     """
     reader = reader or Reader()
-    names = walk(folder)
+    if os.path.isfile(folder):
+        folder, name = os.path.split(os.path.abspath(folder))
+        names = [name]
+    else:
+        names = walk(folder)
     recorded = dumps(folder, names)
     logs = sorted(set(names) - {*recorded.json, *recorded.pickles})
     marks = MARKS if len(logs) < MANY_FILES else FEW_MARKS

@@ -6,10 +6,9 @@ from typing import Final
 
 from policies.clues import Clue
 from supervisor.evidence.folder import Diagnosed
-from supervisor.telling.say import clean
+from supervisor.telling.say import clean, count
 
 _PAGES: Final = {
-    "hardware.host": "node-lost",
     "scheduler.nodefail": "node-lost",
     "hang.unknown": "stall",
     "numeric": "non-finite-loss",
@@ -20,14 +19,16 @@ _PAGES: Final = {
     "config": "launch-failed",
     "scheduler.timelimit": "planned-stop",
 }
-"""Pages of the runbook for categories; every other category has the page of a rank that failed."""
+"""Pages of the runbook for categories; hardware has that of a lost node, every other one that of a rank that failed."""
 
 
 def page(category: str) -> str:
     """The page of the runbook to read for a category."""
     if category == "none":
         return "finished"
-    return _PAGES.get(category, "rank-died" if category.startswith(("hardware", "oom")) else "rank-failed")
+    if category.startswith("hardware"):
+        return "node-lost"
+    return _PAGES.get(category, "rank-died" if category.startswith("oom") else "rank-failed")
 
 
 def story(found: Diagnosed) -> str:
@@ -58,7 +59,8 @@ def story(found: Diagnosed) -> str:
     label = "ruled out" if verdict.failed else "harmless"
     lines += [f"  {label}: {clean(text, 200)}" for text in verdict.against]
     lines += [f"  note: {clean(text, 200)}" for text in found.case.notes[:8]]
-    lines.append(f"Read: {found.files} files, {found.size / 1e6:.1f} MB.    relight runbook {page(verdict.category)}")
+    read = f"Read: {count(found.files, 'file')}, {found.size / 1e6:.1f} MB."
+    lines.append(read if verdict.cannot_tell else f"{read}    relight runbook {page(verdict.category)}")
     return "\n".join(lines) + "\n"
 
 

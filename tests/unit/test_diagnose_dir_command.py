@@ -55,7 +55,7 @@ def test_people_get_the_line_the_place_and_the_page(logs):
     text = CliRunner().invoke(command, [str(logs)], standalone_mode=False).output
     assert text.startswith("gx-02, rank 6: hardware.gpu_memory (high confidence, explicit)\n  slurm-77.out:13  ")
     assert "will not help" in text
-    assert "relight runbook rank-died" in text
+    assert "relight runbook node-lost" in text  # hardware: the page of a node that is no good
 
 
 def test_people_are_told_that_it_cannot_be_told(tmp_path):
@@ -66,7 +66,35 @@ def test_people_are_told_that_it_cannot_be_told(tmp_path):
     said = CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False).output
     assert said.startswith("Cannot tell whether it failed. The logs end after step 105")
     assert "  the last line: slurm-77.out:10  " in said
+    assert "relight runbook" not in said  # no page is of a job of which nothing is known
     assert "sacct" in said
+
+
+def test_one_file_is_a_folder_of_one(logs):
+    (logs / "other.out").write_text(traceback(0, "ValueError: of another job"))
+    one = CliRunner().invoke(command, [str(logs / "slurm-77.out")], standalone_mode=False).output
+    assert one.startswith("gx-02, rank 6: hardware.gpu_memory (high confidence, explicit)\n  slurm-77.out:13  ")
+    assert "Read: 1 file, " in one
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: [a]", ":1: JSON is wanted (Expecting value): {"),
+        ('{"nodes": [],\n x}', ":2: JSON is wanted (Expecting property name enclosed in double quotes): {"),
+    ],
+)
+def test_a_layout_that_is_no_json_is_told_what_is_wanted(text, said, tmp_path):
+    path = tmp_path / "layout"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_layout(str(path))
+    assert str(caught.value).startswith(f"{path}{said}")
+
+
+def test_a_folder_that_is_not_there_is_named_once():
+    done = CliRunner().invoke(command, ["/no/such/folder"], standalone_mode=False)
+    assert str(done.exception) == "/no/such/folder: there is no such folder"
 
 
 def test_a_terminal_is_not_obeyed(tmp_path):
