@@ -29,7 +29,7 @@ def _write_temporary(path: str, data: bytes, mode: int, *, sync: bool = True) ->
 
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

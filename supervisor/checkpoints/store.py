@@ -193,7 +193,7 @@ class PosixStore:
         """Take in a save from before relight: the folder of one iteration, or the one above it. It stays where it is.
 
         The whole check of a seal is made first, without sidecars; what fails it leaves nothing behind here. Its id is
-        `a0000-iNNNNNNN`. Raises NotRestorable with what is wrong, OSError.
+        `a0000-iNNNNNNN`, and it is pinned. Raises NotRestorable with what is wrong, OSError.
         """
         found = adopting.locate_outside(self._tree, path)
         save = SaveId(places.ADOPTED, found.step)
@@ -203,6 +203,8 @@ class PosixStore:
                 terms = self._terms(save, found.path, adopted=True)
                 manifest = sealing.judge(found.path, save, terms)
             adopting.claim(self._tree, save, found.path, self._step)
+            # It is older than all that this run saves: retention would let go of it as soon as it is completed.
+            self.pin(str(save), "adopted", "relight")
             with adopting.told():
                 self._settle(save, self._completed(save, manifest), terms.question)
         else:

@@ -173,7 +173,17 @@ def test_adopting_killed_anywhere(store, tmp_path):
     seen = adopt(tmp_path / "whole", None)
     assert [n for n in seen if n.startswith("after ")] == [
         f"after {n}"
-        for n in ("content", "PLACE", "claim", "manifest.json", "OUTCOME", "COMMITTED", "completed.json", "latest")
+        for n in (
+            "content",
+            "PLACE",
+            "claim",
+            ADOPTED,
+            "manifest.json",
+            "OUTCOME",
+            "COMMITTED",
+            "completed.json",
+            "latest",
+        )
     ] + [n for n in seen if "baseline" in n and n.startswith("after")]
     for at in range(len(seen)):
         root = tmp_path / f"stop{at}"
@@ -191,6 +201,7 @@ def test_retention_takes_the_seal_and_never_the_data(store, tmp_path):
     path = old_save(tmp_path / "old")
     before = everything(tmp_path / "old")
     store.adopt(str(path))
+    store.unpin(ADOPTED)
     write_save(store, 1, 40)
     store.seal(ID)
     store.make_view(3, ADOPTED)
@@ -264,3 +275,17 @@ def test_an_adopted_save_is_archived_and_comes_back_when_others_delete_it(store,
     assert data_of(f"{view}/iter_0000040").items() > good.items()
     assert json.loads(Path(f"{view}/iter_0000040/metadata.json").read_text())["sharded_backend"] == "torch_dist"
     assert fresh.view_targets() == {1: ADOPTED}
+
+
+def test_it_is_pinned_so_that_retention_does_not_let_go_of_it_at_once(store, tmp_path):
+    """It is older than all that the run has saved: three newer ones are there already."""
+    for step in (100, 110, 120):
+        write_save(store, 1, step)
+        assert store.seal(f"a0001-i{step:07d}").phase is Phase.COMPLETED
+    old_save(tmp_path)
+    state = store.adopt(str(tmp_path / "iter_0000040"))
+    store.retain(3)
+    assert store.state(ADOPTED).phase is Phase.COMPLETED
+    assert state.id in {one.id for one in store.scan() if one.pinned}
+    assert store.unpin(ADOPTED)
+    assert store.retain(3) == (ADOPTED,)

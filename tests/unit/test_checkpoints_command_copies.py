@@ -168,7 +168,8 @@ def test_adopt_and_see_it(relight, run, old):
     assert (code, err) == (0, "")
     assert out.splitlines()[0].startswith("a0000-i0000050: adopted where it lies, ")
     assert out.splitlines()[0].endswith(f": {old}")
-    assert out.splitlines()[1].endswith("relight checkpoints archive demo a0000-i0000050")
+    assert out.splitlines()[1].endswith("relight checkpoints unpin demo a0000-i0000050")
+    assert out.splitlines()[2].endswith("relight checkpoints archive demo a0000-i0000050")
     code, out, _ = relight("checkpoints", "list", "demo")
     assert f"completed without sidecars; adopted: {old}" in out
     assert relight("checkpoints", "archive", "demo", "a0000-i0000050", "--make")[0] == 0

@@ -82,3 +82,10 @@ def test_of_many_creators_one_wins(tmp_path: Path) -> None:
     assert len(won) == 1
     assert path.read_bytes() == str(won[0]).encode() * 10_000
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_bare_name_lies_in_the_folder_where_we_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert create_whole("one", b"1")
+    replace_whole("one", b"2")
+    assert (tmp_path / "one").read_bytes() == b"2"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from sinks import http_sink
 from structlog.testing import capture_logs
 
@@ -53,6 +54,7 @@ def test_what_stands_in_the_way_of_a_write_is_seen(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_change_is_logged_once_and_training_goes_on():
     why = ["", "", "no room", "no room", ""]
     one, _ = heart(lambda: why.pop(0))
@@ -65,6 +67,7 @@ def test_a_change_is_logged_once_and_training_goes_on():
     ]
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_switch_that_answers_badly_is_logged():
     one, _ = heart(ok=False)
     with capture_logs() as lines:

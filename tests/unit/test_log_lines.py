@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from supervisor.bench import simulate
@@ -20,14 +17,6 @@ from supervisor.bench.world.world import Plant
 from supervisor.ports import Desk
 
 Line = dict[str, Any]
-
-
-@pytest.fixture
-def _heard() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
-    yield
-    structlog.configure(**before)
 
 
 def decisions(lines: list[Line]) -> list[Line]:
@@ -39,7 +28,7 @@ def repeated(lines: list[Line]) -> list[Line]:
     return [after for before, after in pairwise(decisions(lines)) if before == after]
 
 
-@pytest.mark.usefixtures("_heard")
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(("name", "reasons"), [("person-sleeps", 8), ("ten-forty", 16)])
 def test_each_change_of_reason_is_one_line(name: str, reasons: int) -> None:
     turns: list[None] = []

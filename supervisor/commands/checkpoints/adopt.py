@@ -21,7 +21,7 @@ Examples:
 \b
 PATH is the directory of one iteration, or the one above it. The save is
 checked to the last byte and stays where it is: others can still delete it, so
-copy it with `relight checkpoints archive`. With --config, a run that was never
+copy it with `relight checkpoints archive`. It is pinned. With --config, a run that was never
 started is prepared first: its first attempt then starts from that save.
 Exit codes: 0 adopted, 1 broken, or it may not be adopted, 3 it can't be judged now.""",
 )
@@ -51,6 +51,7 @@ def command(run: str, path: str, config: str | None, command_line: tuple[str, ..
         return NOT_YET_EXIT if error.not_yet else 1
     where = settled(lambda: opened.store.place(state.id), state.id).data
     click.echo(f"{state.id}: adopted where it lies, {size(state.bytes)}: {clean(where)}")
+    click.echo(f"It is pinned, so it stays in the list: relight checkpoints unpin {clean(run)} {state.id}")
     click.echo(f"Others can still delete it. A copy of your own: relight checkpoints archive {clean(run)} {state.id}")
     return 0
 
