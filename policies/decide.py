@@ -35,6 +35,8 @@ START_GRACE_S = 5.0
 """How long the first start waits for every node, so that slots go by name and not by who is quickest."""
 LOOK_AGAIN_S = 5.0
 """How soon a part of the world that could not be read is looked at again."""
+FIRST_LOOK_S = 10.0
+"""So long after a controller began a part that it has not read yet is only being looked at; then it can't be read."""
 ARCHIVE_TOLD_S = 60.0
 """An archive that is needed and can't be read for so long is told: one that is slow for a moment is not worth waking anybody."""
 
@@ -91,7 +93,11 @@ def stay_ended(s: Situation) -> Decision | None:
 
 
 def wait_for_sight(s: Situation) -> Decision | None:
-    """Without the cluster or the store nothing is decided: unknown is not healthy, and not broken."""
+    """Without the cluster or the store nothing is decided: unknown is not healthy, and not broken. Not yet is neither."""
+    looks_until = s.history.epoch_began_at + FIRST_LOOK_S
+    if s.view.unread and s.now < looks_until:
+        awaited = " and ".join(sorted(s.view.unread))
+        return Wait(Reason.FIRST_LOOK, min(looks_until, s.now + LOOK_AGAIN_S), f"the first look at the {awaited}")
     if s.view.nodes is UNKNOWN:
         return Wait(Reason.BLIND, s.now + LOOK_AGAIN_S, "the cluster can't be read")
     if s.view.checkpoints is UNKNOWN:

@@ -346,6 +346,7 @@ class View:
     untold: frozenset[str] = frozenset()  # nodes of the newest attempt that are up and have not heard of its launch
     steps_running: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
+    unread: frozenset[str] = frozenset()  # "cluster", "store": this controller's first look at it is not back yet
     cluster_as_of: float | None = None
     store_as_of: float | None = None
     store_free_bytes: int | None = None

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     FINISHED = "finished"
     PLANNED_STOP = "planned-stop"
     # waiting to see
+    FIRST_LOOK = "first-look"
     SEALING = "sealing-checkpoint"
     LAUNCHING = "launching"
     BLIND = "cluster-unreadable"

@@ -38,6 +38,7 @@ class Look:
     ready: tuple[tuple[str, str | None, float | None], ...] = ()  # name, switch, checked at
     ill: tuple[NodeView, ...] = ()
     nodes_unknown: bool = False
+    unread: frozenset[str] = frozenset()
     checkpoints: tuple[CheckpointState, ...] | None = None  # None: unknown
     archive: tuple[CheckpointState, ...] | None = ()  # None: unknown
     archive_as_of: float | None = None
@@ -64,6 +65,7 @@ def look_of(view: View, history: History, world: int) -> Look:
         ready=tuple((n.name, n.switch, n.checked_at) for n in well if slots and n.name not in slots),
         ill=tuple(n for n in nodes if not _is_well(n)),
         nodes_unknown=view.nodes is UNKNOWN,
+        unread=view.unread,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
         archive=None if view.archive is UNKNOWN else _that_matter(view.archive),
         archive_as_of=view.archive_as_of,
@@ -85,6 +87,7 @@ def view_of(look: Look, world: int) -> View:
     exits = tuple(RankExit(r, "", look.attempt or 0, 0.0, 0) for r in range(world if look.all_clean else 0))
     return View(
         nodes=UNKNOWN if look.nodes_unknown else nodes,
+        unread=look.unread,
         attempt=None if look.attempt is None else AttemptView(look.attempt, UNKNOWN, exits=exits),
         checkpoints=UNKNOWN if look.checkpoints is None else look.checkpoints,
         archive=UNKNOWN if look.archive is None else look.archive,

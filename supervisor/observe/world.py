@@ -91,6 +91,7 @@ class World:
         self._agents = agents
         self._cluster_view: ClusterView | Unreadable = Unreadable("not read yet")
         self._cluster_as_of: float | None = None
+        self._cluster_looked = self._store_looked = False
         self._states: tuple[CheckpointState, ...] | Unknown = UNKNOWN
         self._views: Mapping[int, str | None] = EMPTY
         self._store_as_of: float | None = None
@@ -116,6 +117,12 @@ class World:
                 if self._since.get(name, (None, 0.0))[0] is not state:
                     self._since[name] = (state, now)
                     self._nodes_made = ()
+        self._cluster_looked = True
+
+    def _unread(self) -> frozenset[str]:
+        """What this controller has not looked at yet; a look that failed is one."""
+        looked = {"cluster": self._cluster_looked, "store": self._store_looked}
+        return frozenset(name for name, done in looked.items() if not done)
 
     def _probed(self, seen: ClusterView) -> tuple[frozenset[str], frozenset[str]]:
         """(silent nodes that do answer a probe, nodes that are up as the cluster says and don't).
@@ -151,6 +158,7 @@ class World:
             self._store_as_of = now
         else:
             self._states, self._free = UNKNOWN, None
+        self._store_looked = True
         if checkpoint and (self._expected is None or self._expected.checkpoint != checkpoint):
             try:
                 self._expected = self._store.expected(checkpoint)
@@ -220,6 +228,7 @@ class World:
             untold=self._untold(history, nodes, attempt.started if attempt else frozenset()),
             steps_running=running,
             findings=self._agents.findings(number) if number else (),
+            unread=self._unread(),
             cluster_as_of=self._cluster_as_of,
             store_as_of=self._store_as_of,
             store_free_bytes=self._free,

@@ -52,6 +52,26 @@ def test_a_plan_stands_while_nothing_contradicts_it(waiting: Scene) -> None:
     assert decided(waiting) == waiting.history.decision
 
 
+def test_before_the_first_look_nothing_is_unreadable_yet() -> None:
+    """Then it is, also where the look never comes back; a look that failed says so at once."""
+    began = 1000.0
+    blind, history = View(unread=frozenset({"cluster", "store"})), History(epoch=1, epoch_began_at=began)
+    for view, after, reason in (
+        (blind, 1.0, Reason.FIRST_LOOK),
+        (replace(blind, nodes=nodes(), unread=frozenset({"store"})), 1.0, Reason.FIRST_LOOK),
+        (replace(blind, nodes=nodes(), unread=frozenset()), 1.0, Reason.STORE_BLIND),
+        (replace(blind, unread=frozenset()), 1.0, Reason.BLIND),
+        (blind, 10.0, Reason.BLIND),
+    ):
+        found = decide(history, view, LAYOUT, AUTO, began + after)
+        assert isinstance(found, Wait)
+        assert found.reason is reason
+        assert began + after < found.until <= began + after + 5
+    late = decide(history, blind, LAYOUT, AUTO, began + 8)
+    assert isinstance(late, Wait)
+    assert late.until == began + 10
+
+
 def nothing(scene: Scene) -> None:
     """No change."""
 

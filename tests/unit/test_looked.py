@@ -65,6 +65,8 @@ def test_what_decisions_read_comes_back() -> None:
     assert again.checkpoints == view.checkpoints
     assert (again.store_as_of, again.cluster_as_of) == (9.0, 9.5)
     assert (again.archive, again.archive_as_of) == (view.archive, 8.0)
+    blind = View(unread=frozenset({"store"}))
+    assert view_of(look_of(blind, HISTORY, 5120), 5120).unread == {"store"}
 
 
 def test_unknown_stays_unknown_and_nothing_stays_nothing() -> None:

@@ -35,9 +35,22 @@ def test_free_room_is_seen_with_the_store() -> None:
     blind: Any = SimpleNamespace(has_exits=lambda _: False)
     world = World(blind, store, blind, blind, Layout(1, 1, 1, 1))  # type: ignore[arg-type]
     assert world.view(History(), 1.0, nothing).store_free_bytes is None
+    assert world.view(History(), 1.0, nothing).unread == {"cluster", "store"}
     world.refresh_store(1.0, None)
     assert world.view(History(), 1.0, nothing).store_free_bytes == 7
     store.away = True
     world.refresh_store(2.0, None)
     seen = world.view(History(), 2.0, nothing)
     assert (seen.store_free_bytes, seen.checkpoints) == (None, UNKNOWN)
+    assert seen.unread == {"cluster"}
+
+
+def test_a_first_look_that_failed_was_a_look() -> None:
+    store, nothing = Store(), SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
+    store.away = True
+    blind: Any = SimpleNamespace(has_exits=lambda _: False, read=lambda: Unreadable("away"))
+    world = World(blind, store, blind, blind, Layout(1, 1, 1, 1))  # type: ignore[arg-type]
+    world.refresh_cluster(1.0)
+    assert world.view(History(), 1.0, nothing).unread == {"store"}
+    world.refresh_store(1.0, None)
+    assert world.view(History(), 1.0, nothing).unread == frozenset()
