@@ -52,7 +52,7 @@ def command(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda told, _: sys.exit(128 + told))  # as Ctrl-C does: what was begun is ended first
     seen = look(run)
-    wish = Wish(cast("Kind", kind), cast("Level", level), checkpoint, scratch, deadline, keep)
+    wish = Wish(cast("Kind", kind), cast("Level", level), checkpoint, scratch, deadline, keep, seen.alive)
     with watched(f"drill {kind}", quiet=as_json or not sys.stderr.isatty()) as progress:
         one = drill(seen.run, seen.settings, wish, lambda part: click.echo(f"{part} ...", err=True), progress)
     if as_json:

@@ -8,10 +8,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from supervisor import drill_files
 from supervisor.checkpoints.archive.carrying import Progress, no_progress
+from supervisor.checkpoints.readers_store import StoreReading, by_threads
 from supervisor.checkpoints.store import PosixStore
 from supervisor.drill_files import Drill, Kind, Level
 from supervisor.drills import fetching, training
@@ -28,7 +29,8 @@ VIEW_OF = 1
 class Wish:
     """What is to be tried. `checkpoint` empty: the newest. `scratch`: where; empty: below the run directory.
 
-    `deadline_s`: for each of launch, load and update. `keep`: the scratch place stays.
+    `deadline_s`: for each of launch, load and update. `keep`: the scratch place stays. `beside`: the run trains now, so
+    that its limit of reading holds.
     """
 
     kind: Kind
@@ -37,6 +39,7 @@ class Wish:
     scratch: str = ""
     deadline_s: float = 3600.0
     keep: bool = False
+    beside: bool = False
 
 
 @dataclass
@@ -71,7 +74,7 @@ def drill(
     scratch, why = RunDir(own), ""
     try:
         scratch = RunDir(_scratch(wish.scratch, number) if wish.scratch else own)
-        _bring(store, settings, scratch, wish, chosen, parts, progress)
+        _bring(store, settings, scratch, wish, (chosen, size), parts, progress)
         if wish.level != "bytes":
             _train(settings, scratch, wish, chosen, parts)
     except (NotRestorable, UserError) as error:
@@ -124,21 +127,46 @@ def _chosen(store: PosixStore, settings: Settings, wish: Wish) -> tuple[str, int
 
 
 def _bring(
-    store: PosixStore, settings: Settings, scratch: RunDir, wish: Wish, chosen: str, parts: _Parts, progress: Progress
+    store: PosixStore,
+    settings: Settings,
+    scratch: RunDir,
+    wish: Wish,
+    chosen: tuple[str, int],
+    parts: _Parts,
+    progress: Progress,
 ) -> None:
     """Into a store of its own, and a view of it made: that reads every byte, as before any start."""
+    save, size = chosen
     own = settings.model_copy(
         update={"checkpoints": settings.checkpoints.model_copy(update={"dir": scratch.path("checkpoints")})}
     )
-    place = open_store(scratch, own)
+    place = open_store(scratch, own, reading_of(settings, beside=wish.beside))
     with parts.part("fetch"):
         archive = archive_of(settings, place, progress) if wish.kind == "archive" else None
         if archive is not None:
-            fetching.from_archive(archive, place, chosen)
+            _require_room(store, scratch, size)
+            fetching.from_archive(archive, place, save)
         else:
-            fetching.from_store(store, place, chosen)
+            fetching.from_store(store, place, save)
     with parts.part("read"):
-        place.make_view(VIEW_OF, chosen)
+        place.make_view(VIEW_OF, save)
+
+
+def reading_of(settings: Settings, *, beside: bool) -> StoreReading:
+    """A way back is read as fast as it goes, but not where the run that trains would pay for it."""
+    wanted = settings.checkpoints
+    by = by_threads(wanted.read_threads or None, wanted.read_mb_s * 1e6 or None)
+    return replace(by, urgent=by.beside, urgent_pace=by.pace) if beside else by
+
+
+def _require_room(store: PosixStore, scratch: RunDir, size: int) -> None:
+    """A copy beside the store must leave room for the run's next save. Raises NotRestorable, OSError."""
+    free = store.free_bytes()
+    if os.stat(store.tree.root).st_dev == os.stat(scratch.root).st_dev and free is not None and free < 2 * size:
+        raise NotRestorable(
+            f"{size} bytes more would take the room of the run's next save ({free} bytes are free): give a --scratch on"
+            " another file system"
+        )
 
 
 def _train(settings: Settings, scratch: RunDir, wish: Wish, chosen: str, parts: _Parts) -> None:

@@ -12,7 +12,7 @@ from test_drills import SAVE, run, settings_of  # noqa: F401 - its fixture
 
 from supervisor.checkpoints.archive import recover_record
 from supervisor.drills import training
-from supervisor.drills.drilling import Wish, drill
+from supervisor.drills.drilling import Wish, drill, reading_of
 from supervisor.journal.lease import read_holder
 from supervisor.rundir import RunDir
 from supervisor.stores import archive_of, open_store
@@ -64,3 +64,25 @@ def test_what_a_drill_has_started_ends_with_it(run, tmp_path, number):  # noqa: 
         assert select.select([end], [], [], LIMIT_S)[0], "it goes on, and nobody waits for it"
         os.close(end)
     assert os.path.exists(scratch.root) == (number == signal.SIGKILL)
+
+
+def test_the_room_of_the_next_save_is_not_taken(run, monkeypatch):  # noqa: F811
+    settings, (state,) = settings_of(run), open_store(run, settings_of(run)).scan()
+    found = os.statvfs(run.root)
+    few = type("Few", (), {"f_bavail": 2 * state.bytes - 1, "f_frsize": 1, "f_namemax": found.f_namemax})
+    monkeypatch.setattr(os, "statvfs", lambda _path: few)
+    one = drill(run, settings, Wish("archive", "bytes"), lambda _: None)
+    assert "room of the run's next save" in one.why
+    assert drill(run, settings, Wish("shared", "bytes"), lambda _: None).ok  # takes none
+
+
+def test_a_limit_of_reading_holds_while_the_run_trains(run):  # noqa: F811
+    settings = settings_of(run)
+    limited = settings.checkpoints.model_copy(update={"read_mb_s": 100.0})
+    settings = settings.model_copy(update={"checkpoints": limited})
+    beside, alone = reading_of(settings, beside=True), reading_of(settings, beside=False)
+    assert beside.urgent is beside.beside
+    assert beside.urgent_pace is beside.pace  # what comes from the archive
+    assert beside.rate == 100e6
+    assert alone.urgent is not alone.beside
+    assert drill(run, settings, Wish("archive", "bytes", beside=True), lambda _: None).ok
