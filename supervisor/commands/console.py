@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
@@ -55,5 +56,10 @@ def command(
         raise UserError(f"the console needs {error.name}: pip install 'relight[console]'") from None
 
     host, port = _address(listen)
+    for place in places:
+        if not os.path.isdir(place):
+            raise UserError(f"{place}: there is no such folder. Give run directories, or folders of them")
+    if not places and not os.path.isdir("relight-runs"):
+        click.echo("No run is below ./relight-runs yet; the console shows one when it is there.", err=True)
     where = serve.Where(places or ("relight-runs",), host, port, cert, key, plain_http, tokens, audit, proxy)
     return serve.run(where, lambda at: click.echo(f"relight console on {at} (tokens: relight token list)"))

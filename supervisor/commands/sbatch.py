@@ -39,6 +39,7 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     from slurm import sbatch  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.errors import UserError  # noqa: PLC0415
     from supervisor.profiles import load_profile  # noqa: PLC0415
+    from supervisor.telling.say import count  # noqa: PLC0415
 
     try:
         with open(script, "rb") as file:
@@ -59,7 +60,7 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     if not sbatch.calls_relight(text):
         raise UserError(f"{script}: it does not call `relight run`: put `relight run --` where it calls srun")
     words = ["sbatch", *asked.words, script, *arguments]
-    click.echo(f"{asked.nodes} nodes for the training, {asked.spares} hot spares:", err=True)
+    click.echo(f"{count(asked.nodes, 'node')} for the training, {count(asked.spares, 'hot spare')}:", err=True)
     click.echo(shlex.join(words), err=not dry_run)
     if dry_run:
         return 0

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 
 import click
 
+from supervisor.errors import UserError
 
-@click.command("status", epilog="\b\nExamples:\n  relight status demo\n  relight status ./relight-runs/demo --json")
-@click.argument("run")
+FOLDER = "relight-runs"
+
+
+@click.command(
+    "status",
+    epilog="""\b
+Examples:
+  relight status                 the runs below ./relight-runs, one line each
+  relight status demo
+  relight status ./relight-runs/demo --json""",
+)
+@click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(run: str, as_json: bool) -> int:
-    """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive."""
+def command(run: str | None, as_json: bool) -> int:
+    """What RUN is doing now. Exit 0: at work or ended well; 1: halted; 3: no controller is alive.
+
+    Without RUN: which runs there are. Exit 0; 2: none.
+    """
+    if run is None:
+        return _all(as_json=as_json)
     from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.drill_files import read_all  # noqa: PLC0415
@@ -45,3 +62,27 @@ def command(run: str, as_json: bool) -> int:
     if seen.history.halted:
         return 1
     return 0 if seen.alive or seen.history.ended else 3
+
+
+def _all(*, as_json: bool) -> int:
+    """The runs below ./relight-runs, one line each. Raises UserError where there is none."""
+    from supervisor.commands.asking import look  # noqa: PLC0415
+    from supervisor.telling.say import clean  # noqa: PLC0415
+    from supervisor.telling.story import standing  # noqa: PLC0415
+
+    shown = []
+    for name in sorted(os.listdir(FOLDER)) if os.path.isdir(FOLDER) else []:
+        path = os.path.join(FOLDER, name)
+        if os.path.isdir(os.path.join(path, "journal")):
+            try:
+                seen = look(path)
+                shown.append({"run": name, "standing": standing(seen.history, seen.known)})
+            except UserError as error:
+                shown.append({"run": name, "standing": f"can't be read: {error}"})
+    if not shown:
+        raise UserError(f"no run is below ./{FOLDER}. Give a run's directory: relight status DIR")
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "runs": shown}))
+    else:
+        click.echo("\n".join(f"{clean(row['run'], 64)}: {clean(row['standing'], 500)}" for row in shown))
+    return 0

@@ -25,7 +25,10 @@ def command() -> None:
     """Tokens of `relight console`. A viewer reads; an approver also says yes and no."""
 
 
-@command.command("add")
+@command.command(
+    "add",
+    epilog="\b\nExamples:\n  relight token add li.wei --role approver\n  relight token add prometheus --days 365",
+)
 @click.argument("name")
 @click.option("--role", type=click.Choice(["viewer", "approver"]), default="viewer", show_default=True)
 @click.option("--days", type=click.IntRange(0, 3650), default=0, help="It expires after so many days; 0: never.")
@@ -38,7 +41,7 @@ def add(name: str, role: str, days: int, path: str) -> int:
     return 0
 
 
-@command.command("list")
+@command.command("list", epilog="\b\nExamples:\n  relight token list\n  relight token list --tokens tokens.json")
 @FILE
 def list_(path: str) -> int:
     """Who has a token. Exit 1: nobody."""
@@ -51,7 +54,7 @@ def list_(path: str) -> int:
     return 0 if grants else 1
 
 
-@command.command("remove")
+@command.command("remove", epilog="\b\nExample:\n  relight token remove li.wei")
 @click.argument("name")
 @FILE
 def remove(name: str, path: str) -> int:

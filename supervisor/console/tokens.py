@@ -128,7 +128,8 @@ def remove(path: str, name: str) -> None:
     with _alone(path):
         grants = read_grants(path)
         if all(grant.name != name for grant in grants):
-            raise UserError(f"{path}: nobody is called {name}. See: relight token list")
+            has = ", ".join(grant.name for grant in grants) or "nobody"
+            raise UserError(f"{path}: there is no token of {name!r}; these have one: {has}")
         _write(path, tuple(grant for grant in grants if grant.name != name))
 
 

@@ -149,7 +149,7 @@ def _seen(incident: Incident, known: Known) -> list[_Entry]:
         entries.append(_Entry(finding.wall, f"{where(finding)}: {sentence(finding.text)}", mark, tuple(more)))
     more = [] if first else ["Earliest error: not found." if diagnosis else "Earliest error: not yet known."]
     if diagnosis:
-        share = f" (category {clean(diagnosis.category, 64)}, confidence {diagnosis.confidence:.2f})"
+        share = f" (category {_kind(incident)}, confidence {diagnosis.confidence:.2f})"
         more.append((f"Suspect: {names(diagnosis.suspects)}" if diagnosis.suspects else "No suspect") + f"{share}.")
         if diagnosis.inferred and diagnosis.why:
             more.append(f"Inferred: {sentence(diagnosis.why)}")
@@ -168,6 +168,12 @@ def _seen(incident: Incident, known: Known) -> list[_Entry]:
         kept = sentence(incident.evidence) or f"what there was is in incidents/{incident.number:04d}/."
         entries.append(_Entry(times.evidence, f"Evidence kept: {kept}"))
     return entries
+
+
+def _kind(incident: Incident) -> str:
+    """The category for people. `hang.unknown` stands for all that nobody can name, and where ranks have died nothing hung."""
+    category = incident.diagnosis.category if incident.diagnosis else ""
+    return "unknown" if category == "hang.unknown" and incident.trouble.died else clean(category, 64)
 
 
 def checkpoint_text(id_: str, step: int | None, known: Known, near: float | None) -> str:

@@ -83,6 +83,28 @@ def test_what_came_back_is_told_as_restored(relight, run):
     assert f"Data: {run.path('checkpoints')}/restored/a0001-i0000010.1/iter_0000010" in out
 
 
+def test_what_is_whole_is_not_brought_back(relight, run):
+    store = sealed(run, 10, 20)
+    relight("checkpoints", "archive", "demo", "a0001-i0000010", "--make")
+    code, out, err = relight("checkpoints", "restore", "demo", "a0001-i0000010")
+    assert (code, err) == (0, "")
+    assert out.startswith("a0001-i0000010: nothing to bring back: it is whole, ")
+    store.retain(1)
+    code, out, _ = relight("checkpoints", "restore", "demo", "a0001-i0000010")
+    assert (code, out.startswith("a0001-i0000010: completed, ")) == (0, True)
+    assert "nothing to bring back: it is whole" in relight("checkpoints", "restore", "demo", "a0001-i0000010")[1]
+
+
+def test_a_store_is_no_save_and_one_of_its_saves_is_named(relight, run):
+    sealed(run, 10, 20)
+    place = run.path("checkpoints")
+    code, out, err = relight("verify", place)
+    assert (code, out) == (2, "")
+    assert f"Give one of its saves: {place}/saves/a0001/iter_0000020" in err
+    code, _, _ = relight("verify", f"{place}/saves/a0001/iter_0000020")
+    assert code in {0, 1}  # it is looked at
+
+
 def test_an_archive_that_is_away_is_said_and_is_not_an_empty_one(relight, run, place):
     sealed(run, 10)
     relight("checkpoints", "archive", "demo", "--make")
@@ -171,7 +193,7 @@ def test_adopt_and_see_it(relight, run, old):
     assert out.splitlines()[1].endswith("relight checkpoints unpin demo a0000-i0000050")
     assert out.splitlines()[2].endswith("relight checkpoints archive demo a0000-i0000050")
     code, out, _ = relight("checkpoints", "list", "demo")
-    assert f"completed without sidecars; adopted: {old}" in out
+    assert f"completed without sidecars; pinned by relight: adopted; adopted: {old}" in out
     assert relight("checkpoints", "archive", "demo", "a0000-i0000050", "--make")[0] == 0
     assert files_below(old)
 

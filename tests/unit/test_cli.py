@@ -82,7 +82,7 @@ def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
     ("args", "said"),
     [
         (["nosuch"], "relight: No such command 'nosuch'. See: relight --help"),
-        (["status"], "relight: Missing argument 'RUN'. See: relight status --help"),
+        (["status"], "relight: no run is below ./relight-runs. Give a run's directory: relight status DIR"),
         (["status", "--jsn", "x"], "relight: No such option"),
         (["approve", "x"], "relight: Missing option '--plan'. See: relight approve --help"),
         (["run"], "relight: no command: give it after --, or as `command` in relight.toml"),
@@ -142,6 +142,19 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
     told = json.loads(out)
     assert (code, told["schema"], told["controller_alive"]) == (3, 1, False)
     assert told["standing"] == "no controller is alive. Before: no incident is open."
+
+
+def test_without_a_run_the_runs_are_listed(relight, tmp_path: Path) -> None:
+    journaled(tmp_path, training())
+    (tmp_path / "relight-runs" / "torn" / "journal").mkdir(parents=True)
+    (tmp_path / "relight-runs" / "none").mkdir()
+    code, out, err = relight("status")
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()
+    assert first == "demo: no controller is alive. Before: no incident is open."
+    assert second.startswith("torn: can't be read: ")
+    assert "(no settings.json)" in second
+    assert [row["run"] for row in json.loads(relight("status", "--json")[1])["runs"]] == ["demo", "torn"]
 
 
 def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Path) -> None:

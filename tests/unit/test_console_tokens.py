@@ -97,7 +97,7 @@ def test_one_name_has_one_token(path: str) -> None:
     tokens.add(path, "ops", Role.VIEWER, NOW)
     with pytest.raises(UserError, match="token remove ops"):
         tokens.add(path, "ops", Role.APPROVER, NOW)
-    with pytest.raises(UserError, match="nobody is called"):
+    with pytest.raises(UserError, match=r"there is no token of 'nobody'; these have one: ops$"):
         tokens.remove(path, "nobody")
     with pytest.raises(UserError, match="a name is"):
         tokens.add(path, "a\nb", Role.VIEWER, NOW)
@@ -115,6 +115,8 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
 def test_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: str) -> None:
     monkeypatch.setenv("RELIGHT_TOKENS", path)
     assert call(monkeypatch, capsys, "token", "list")[0] == 1
+    for name in ("add", "list", "remove"):
+        assert f"  relight token {name}" in call(monkeypatch, capsys, "token", name, "--help")[1].split("Example")[1]
     code, out, err = call(monkeypatch, capsys, "token", "add", "li.wei", "--role", "approver")
     assert (code, out.count("\n")) == (0, 1)
     assert "shown once" in err
@@ -123,6 +125,15 @@ def test_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert (code, out.split()[:2]) == (0, ["li.wei", "approver"])
     assert call(monkeypatch, capsys, "token", "remove", "li.wei")[0] == 0
     assert json.loads(Path(path).read_text())["tokens"] == []
+
+
+def test_a_place_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    tokens.add(path, "ops", Role.VIEWER, NOW)
+    code, out, err = call(monkeypatch, capsys, "console", "/no/such/place", "--tokens", path)
+    assert (code, out) == (2, "")
+    assert err == "relight: /no/such/place: there is no such folder. Give run directories, or folders of them\n"
 
 
 # --- where it may stand --------------------------------------------------------------------------------------------

@@ -102,6 +102,14 @@ def test_what_is_not_known_is_said_or_left_out():
     ]
 
 
+def test_where_a_rank_has_died_nothing_hung():
+    """The category stays as it is for programs."""
+    history = bare()
+    history = replace(history, incidents=(replace(history.incidents[0], diagnosis=Diagnosis()),))
+    assert "No suspect (category unknown, confidence 0.00)." in incident_story(history, 1)
+    assert to_json(history, 1)["incidents"][0]["diagnosis"]["category"] == "hang.unknown"
+
+
 def test_a_diagnosis_that_found_nobody_says_so():
     history, known = changed(diagnosis=Diagnosis(), barred=())
     told = incident_story(replace(history, bars=()), 12, known)

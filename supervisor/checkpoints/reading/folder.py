@@ -119,6 +119,8 @@ def locate(path: str) -> Located:
     saves = [save for save in saves if os.path.isdir(os.path.join(folder, save[1]))]
     if "release" in names and not saves:
         saves = [(0, "release")]
+    if not saves and {"saves", "seals"} <= set(names):
+        raise NoCheckpointError(f"it is a store of relight, which holds many. Give one of its saves: {_one_of(folder)}")
     if not saves:
         raise NoCheckpointError("no .metadata, no safetensors, and no folder iter_NNNNNNN below it")
     found = Collected()
@@ -135,6 +137,25 @@ def locate(path: str) -> Located:
         found.add("NEWER_SAVE", newer[-1], f"{name} was looked at, which the tracker names")
     chosen = os.path.realpath(os.path.join(folder, name))
     return Located(chosen, iteration_of(chosen), found.all())
+
+
+def _one_of(store: str) -> str:
+    """The newest save below a store's own folder; where there is none, how one is named."""
+    below = os.path.join(store, "saves")
+    found = [
+        (attempt, name)
+        for attempt in _folders(below)
+        for name in _folders(os.path.join(below, attempt))
+        if _ITERATION.fullmatch(name)
+    ]
+    return os.path.join(below, *max(found, default=("aNNNN", "iter_NNNNNNN")))
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
 
 
 def iteration_of(folder: str) -> int | None:

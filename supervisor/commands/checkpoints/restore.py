@@ -37,6 +37,7 @@ Exit codes: 0 there, each file checked; 1 the copy is damaged, or there is none;
 @click.option("--again", is_flag=True, help="Read a copy once more that was found damaged, as on another machine.")
 def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
     """Bring a save of RUN back from its archive; without ID, the newest that is whole there."""
+    from policies.facts import CheckpointPhase  # noqa: PLC0415
     from supervisor.commands.checkpoints.opening import open_run, save_id, settled  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.telling.say import clean, size, span  # noqa: PLC0415
     from supervisor.telling.watched import watched  # noqa: PLC0415
@@ -52,6 +53,8 @@ def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
         if not isinstance(seen, tuple):
             lost = "if it is lost for good, --make makes an empty one"
             raise UserError(f"{run}: the checkpoint store can't be read now: {seen.why}; {lost}", NOT_YET_EXIT)
+        whole = any(c.id == wanted and c.phase is CheckpointPhase.COMPLETED for c in seen)
+        before = settled(lambda: opened.store.place(wanted), wanted).data if whole else None
         try:
             settled(lambda: archive.restore(wanted, again=again), f"{wanted} is not back")
         except NotRestorable as error:
@@ -59,6 +62,9 @@ def command(run: str, checkpoint: str | None, make: bool, again: bool) -> int:
             return NOT_YET_EXIT if error.not_yet else 1
     state = opened.store.state(wanted)
     where = settled(lambda: opened.store.place(wanted), wanted).data
+    if where == before:
+        click.echo(f"{wanted}: nothing to bring back: it is whole, {size(state.bytes)}: {clean(where)}")
+        return 0
     took = span(round(time.monotonic() - began, 1))
     click.echo(f"{wanted}: {state.phase}, {size(state.bytes)} in {took}: {clean(where)}")
     return 0
