@@ -76,7 +76,7 @@ class Eye:
             with open(self._run.path("status.json"), "rb") as file:
                 raw = json.loads(file.read(STATUS_MAX))
             return str(raw["at"]), str(raw["held"]) if raw["asks"] else ""
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return "", ""
 
     def _is_over(self, history: History) -> bool:
