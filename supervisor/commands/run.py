@@ -61,7 +61,7 @@ def command(
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
     prepared = prepare(wishes)
     if not epoch_only:
-        _say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=is_taken_as_it_was(wishes))
+        say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=is_taken_as_it_was(wishes))
         _say_what_to_know(prepared[1])
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 
@@ -82,7 +82,7 @@ def _say_what_to_know(settings: Settings) -> None:
             click.echo(f"relight: {warning}", err=True)
 
 
-def _say_whom_to_tell(run_root: str, settings: Settings, config: str | None, *, as_it_was: bool) -> None:
+def say_whom_to_tell(run_root: str, settings: Settings, config: str | None, *, as_it_was: bool) -> None:
     """Leave `[notify]` with its secrets in the run directory for the controllers and the guard. Raises UserError.
 
     `as_it_was`: what was left there counts; the frozen settings have no secrets that could stand in for it.

@@ -346,3 +346,11 @@ def test_who_was_told_of_what_waits_stands_in_the_status(open_plan: Reading) -> 
     assert told.told[1] == "Not delivered: mailtos (urls 2): <b>no</b>; 5 tries, given up."
     assert all(line in told.text for line in told.told)
     assert b"<b>" not in encoded(told)
+
+
+def test_where_nobody_watches_the_standing_says_it_first(open_plan: Reading) -> None:
+    seen = documents.status("demo", replace(open_plan, alive=False))
+    assert seen.glance.standing.startswith("no controller is alive")
+    assert " Before: incident 1 is open" in seen.glance.standing
+    assert seen.text.startswith(f"{open_plan.history.run}: no controller is alive")
+    assert documents.status("demo", replace(open_plan, alive=True)).glance.standing.startswith("incident 1 is open")

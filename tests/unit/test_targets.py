@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from supervisor.commands.run import command
+from supervisor.commands.run import command, say_whom_to_tell
 from supervisor.errors import UserError
 from supervisor.settings import Settings, freeze, read_settings
 from supervisor.telling import targets
@@ -113,6 +113,16 @@ def test_a_gateway_that_apprise_does_not_know_is_refused_at_the_start(tmp_path):
     run = CliRunner().invoke(command, ["--config", config, "--run-dir", str(tmp_path / "run"), "--", "true"])
     assert "slak (urls 2)" in str(run.exception)
     assert not (tmp_path / "run" / "notify.json").exists()
+
+
+def test_a_run_that_is_taken_over_as_it_was_keeps_whom_it_tells(tmp_path):
+    """The frozen settings hold no secrets: what they say of it would take everybody out."""
+    left = Targets(link="https://ops:8440")
+    leave(str(tmp_path), left)
+    say_whom_to_tell(str(tmp_path), Settings(), None, as_it_was=True)
+    assert read(str(tmp_path)) == left
+    say_whom_to_tell(str(tmp_path), Settings(), None, as_it_was=False)
+    assert read(str(tmp_path)) == Targets()
 
 
 @pytest.mark.parametrize("raw", ["", "[]", "{}", '{"command": 1}', '{"urls": []}'])
