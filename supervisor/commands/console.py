@@ -59,7 +59,11 @@ def command(
     for place in places:
         if not os.path.isdir(place):
             raise UserError(f"{place}: there is no such folder. Give run directories, or folders of them")
-    if not places and not os.path.isdir("relight-runs"):
-        click.echo("No run is below ./relight-runs yet; the console shows one when it is there.", err=True)
     where = serve.Where(places or ("relight-runs",), host, port, cert, key, plain_http, tokens, audit, proxy)
-    return serve.run(where, lambda at: click.echo(f"relight console on {at} (tokens: relight token list)"))
+
+    def listening(at: str) -> None:
+        click.echo(f"relight console on {at} (tokens: relight token list)")
+        if not places and not os.path.isdir("relight-runs"):
+            click.echo("No run is below ./relight-runs yet: one is shown as soon as it is there.", err=True)
+
+    return serve.run(where, listening)

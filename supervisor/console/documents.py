@@ -104,6 +104,7 @@ def status(name: str, reading: Reading) -> StatusDocument:
         way_back=way_back(reading),
         text=status_text(history, view, reading.now, reading.known),
         told=tuple(told_lines(history, reading.known)),
+        take_over="" if history.ended else reading.known.take_over,
     )
 
 

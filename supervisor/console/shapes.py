@@ -60,7 +60,8 @@ class RunsDocument:
 class StatusDocument:
     """What a run is doing now. `last_advance`: when any rank last moved on. `text`: as `relight status` prints it.
 
-    `told`: who was told of what waits now, and what was not delivered and why; empty where nothing waits.
+    `told`: who was told of what waits now, and what was not delivered and why; empty where nothing waits. `take_over`: the
+    command that starts a controller where none is alive, else empty.
     """
 
     glance: Glance
@@ -82,6 +83,7 @@ class StatusDocument:
     way_back: CheckpointState | None
     text: str
     told: tuple[str, ...] = ()
+    take_over: str = ""
     schema: int = SCHEMA
 
 

@@ -353,4 +353,6 @@ def test_where_nobody_watches_the_standing_says_it_first(open_plan: Reading) -> 
     assert seen.glance.standing.startswith("no controller is alive")
     assert " Before: incident 1 is open" in seen.glance.standing
     assert seen.text.startswith(f"{open_plan.history.run}: no controller is alive")
+    assert seen.take_over == f"relight run --run-dir {open_plan.run.root}"
+    assert documents.status("demo", replace(open_plan, alive=True)).take_over == ""
     assert documents.status("demo", replace(open_plan, alive=True)).glance.standing.startswith("incident 1 is open")

@@ -320,7 +320,7 @@ def test_every_command_of_a_page_can_be_typed(page, made_up, monkeypatch):
         ("stall", "relight explain RUN", "relight explain", "Missing argument 'RUN'"),
         ("stall", "relight status RUN", "relight staus RUN", "no command staus"),
         ("notice-not-delivered", "relight guard RUN --try", "relight guard RUN --dry", "No such option"),
-        ("journal-damaged", "`relight run`", "```sh\nrelight explain RUN x\n```", "not a valid integer"),
+        ("journal-damaged", "`relight run --run-dir DIR`", "```sh\nrelight explain RUN x\n```", "not a valid integer"),
     ],
 )
 def test_a_page_with_a_wrong_command_is_found(page, right, wrong, why):

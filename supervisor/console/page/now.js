@@ -105,7 +105,7 @@ export function warnings({ runs, run, docs, silentS, trouble }) {
   const row = docs.status?.glance;
   if (row && !row.ended && !row.controller_alive && !row.error) {
     const last = row.written_at ? ["It last said something ", stamp(row.written_at), ticking(`, ${ago(row.written_at)}`), "."] : "Nothing is known of when it last did.";
-    say("gone", "No controller is alive.", last, ` Nothing is watched or recovered until one is started: relight run.`);
+    say("gone", "No controller is alive.", last, ` Nothing is watched or recovered until one is started: ${docs.status.take_over || "relight run"}`);
   }
   const others = run ? runs.filter((other) => other.run !== run && other.waits) : [];
   if (others.length) say("others", "Also waiting for you:", others.slice(0, OTHERS).map((other, index) => [index ? ", " : "", h("a", { href: to(other.run) }, other.run)]), others.length > OTHERS ? ` and ${others.length - OTHERS} more.` : ".");
