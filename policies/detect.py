@@ -153,6 +153,20 @@ def _not_launched(attempt: Attempt, view: AttemptView, world: int, rules: Rules,
     return Trouble(FaultClass.LAUNCH_FAILED, Reason.LAUNCH_FAILED, now, attempt.number, False, text)
 
 
+def _vanished(history: History, attempt: Attempt, shown: AttemptView, view: View) -> Trouble | None:
+    """An attempt of an earlier epoch of which neither the cluster nor any agent shows anything, as when its job is over.
+
+    Of ranks that ended there are records, and those that run are told of by agents or shown by the cluster.
+    """
+    began = history.epoch_began_at
+    if attempt.intended_at >= began or view.cluster_as_of is None or view.cluster_as_of <= began:
+        return None
+    if shown.running is True or attempt.number in view.steps_running or shown.started or shown.exits or shown.done:
+        return None
+    text = f"nothing of attempt {attempt.number} is left: the cluster shows no step of it, and no agent has heard of its ranks"
+    return Trouble(FaultClass.RANK_DIED, Reason.RANK_DIED, began, attempt.number, True, text)
+
+
 def detect(history: History, view: View, layout: Layout, rules: Rules, now: float) -> Trouble | None:
     """The trouble of the newest attempt; None while it is fine, closed, or can't be seen.
 
@@ -180,7 +194,8 @@ def detect(history: History, view: View, layout: Layout, rules: Rules, now: floa
     if now < history.epoch_began_at + LISTEN_S:
         return None
     return (
-        _save_stuck(attempt, shown, rules, now)
+        _vanished(history, attempt, shown, view)
+        or _save_stuck(attempt, shown, rules, now)
         or _not_launched(attempt, shown, layout.world, rules, now)
         or _stall(attempt, shown, layout, rules, now)
     )

@@ -19,6 +19,7 @@ LEASE_S = 45.0
 GRACE_S: Mapping[str, float] = {
     "run-directory-gone": 30.0,  # a file system that is mounted again
     "run-directory-hangs": 0.0,  # the look has a deadline of its own
+    "guard-blind": 10.0,  # two looks
     "journal-damaged": 10.0,  # two looks
     "journal-not-writable": 20.0,
     "controller-gone": 20.0,  # its parent starts another within a second
@@ -37,11 +38,13 @@ class Look:
     """What was seen, once. `lease` and `status` only ever say that they have changed.
 
     `dead`: the holder's process on this host is gone; None where it runs on another host. `history` None: the journal could not
-    be read, and `unread` says why. `waits`: an open plan waits for a person. `over`: the run has ended and nobody is needed.
+    be read, and `unread` says why. `fault`: a fault of ours kept us from looking. `waits`: an open plan waits for a person.
+    `over`: the run has ended and nobody is needed.
     """
 
     there: bool = True
     hangs_s: float = 0.0
+    fault: str = ""
     lease: str = ""
     dead: bool | None = None
     status: str = ""
@@ -91,7 +94,7 @@ def judge(run: str, look: Look, memory: Memory, now: float) -> tuple[Memory, tup
     again = memory.again
     if memory.said and not said and not found:
         again += 1
-        notices.append(_well(run, memory.said, again))
+        notices.append(_well(run, memory.said, again, _still(look)))
     elif memory.said and not said:
         said = memory.said  # something else is on its way: it is not well, and not said to be
     return replace(memory, since=since, said=said, again=again), tuple(notices)
@@ -111,6 +114,9 @@ def matters(run: str, look: Look, memory: Memory, now: float) -> list[Matter]:
     if look.hangs_s:
         means = f"The file system under it does not answer for {span(look.hangs_s)}. Whether {run} trains is not known."
         return [Matter("run-directory-hangs", "The run directory does not answer.", means, "run-directory-gone")]
+    if look.fault:
+        means = f"It is a fault of relight's. Whether {run} trains is not known from here."
+        return [Matter("guard-blind", f"The guard can't look: {sentence(look.fault)}", means, "controller-dies")]
     if not look.there:
         means = "Without it nothing is recorded, and no controller can start. What runs is left as it is."
         return [Matter("run-directory-gone", "The run directory is not there.", means, "run-directory-gone")]
@@ -193,16 +199,30 @@ def _notice(run: str, one: Matter, again: int) -> Notice:
     )
 
 
-def _well(run: str, over: frozenset[str], again: int) -> Notice:
+def _still(look: Look) -> str:
+    """What a person has to do all the same, with nothing wrong that a guard says."""
+    if look.history is not None and look.history.halted is not None:
+        return "the run is halted"
+    return "a plan waits for a person" if look.waits else ""
+
+
+def _well(run: str, over: frozenset[str], again: int, still: str) -> Notice:
     name = clean(run, 64)
     kinds = sorted({TITLES[key.partition(" ")[0]] for key in over})
     body = f"Over: {names(kinds, 8)}.\nrelight status {name}"
-    return Notice(f"guard:{again}:well", "guard", run, f"relight {name}: all well again", body)
+    return Notice(
+        f"guard:{again}:well",
+        "guard",
+        run,
+        f"relight {name}: {f'that is over; {still}' if still else 'all well again'}",
+        body,
+    )
 
 
 TITLES: Mapping[str, str] = {
     "run-directory-gone": "the run directory is gone",
     "run-directory-hangs": "the run directory does not answer",
+    "guard-blind": "the guard can't look",
     "journal-damaged": "the journal is damaged",
     "journal-not-writable": "the journal can't be written",
     "controller-gone": "the controller is gone",

@@ -104,14 +104,11 @@ class Looker:
         self._lock, self._over = Lock(), Event()
         self._seen: Look | None = None
         self._began_at = clock()
-        self.fault: BaseException | None = None
         Thread(target=self._work, name="relight-guard-eye", daemon=True).start()
 
     def newest(self) -> Look | None:
-        """What was seen last; that it hangs, where a look takes too long; None before the first one. Raises what is our fault."""
+        """What was seen last; that it hangs, where a look takes too long; None before the first one."""
         with self._lock:
-            if self.fault is not None:
-                raise self.fault
             long = self._clock() - self._began_at
             return Look(hangs_s=long) if long > self._hangs_s + self._every_s else self._seen
 
@@ -123,10 +120,8 @@ class Looker:
         while not self._over.is_set():
             try:
                 seen = self._eye.look()
-            except Exception as error:  # noqa: BLE001 - said by whoever asks, not lost with this thread
-                with self._lock:
-                    self.fault = error
-                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may go well, and somebody is told
+                seen = Look(fault=f"{type(error).__name__}: {error}"[:500])
             with self._lock:
                 self._seen, self._began_at = seen, self._clock()
             self._over.wait(self._every_s)

@@ -21,10 +21,7 @@ SAVE = "a0001-i0000040"
 
 def test_nothing_is_left_but_the_archive(tmp_path: Path) -> None:
     work, place = Work("live", str(tmp_path)), tmp_path / "elsewhere"
-    # The journal that comes back says that an attempt runs; it is waited for as long as a launch may take.
-    profile = tmp_path / "quick.toml"
-    profile.write_text('extends = "bench"\n[node]\nlaunch_s = 20\n')
-    with running(work, "lost", replace(SHAPE, profile=str(profile)), settings=f'[archive]\nplace = "{place}"\n') as run:
+    with running(work, "lost", SHAPE, settings=f'[archive]\nplace = "{place}"\n') as run:
         run.wait_for("a copy in the archive", lambda: run.history().archived)
         run.wait_step(42)
         run.stop()

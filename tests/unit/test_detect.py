@@ -219,3 +219,26 @@ def test_an_attempt_that_has_made_steps_has_launched(scene: Scene) -> None:
     """Also when the agent that could say so is still being started."""
     scene.change(started=frozenset({0}), last_advance=scene.now + 10_000)
     assert seen(scene, 10_001) is None
+
+
+def test_an_attempt_of_which_nothing_is_left_is_dead_and_not_slow(scene: Scene) -> None:
+    """Its job is over, or the run directory came back from the archive alone: nobody waits for a stall limit of half an hour."""
+    began = scene.now + 10_000
+    history = replace(scene.history, epoch_began_at=began)
+    gone = replace(scene.shown, running=False, started=frozenset(), exits=(), loaded={})
+    view = replace(scene.view, attempt=gone, steps_running=frozenset(), cluster_as_of=began + 1)
+    found = detect(history, view, LAYOUT, AUTO, began + LISTEN_S)
+    assert found is not None
+    assert (found.fault, found.died, found.nodes) == (FaultClass.RANK_DIED, True, ())
+    assert "nothing of attempt 1 is left" in found.text
+
+    def called_dead(**changed: object) -> bool:
+        trouble = detect(history, replace(view, **changed), LAYOUT, AUTO, began + LISTEN_S)
+        return trouble is not None and trouble.fault is FaultClass.RANK_DIED
+
+    assert called_dead()
+    assert not called_dead(steps_running=frozenset({1}))  # the cluster shows it
+    assert not called_dead(attempt=replace(gone, started=frozenset({0})))  # an agent has heard of a rank
+    assert not called_dead(attempt=replace(gone, running=True))
+    assert not called_dead(cluster_as_of=began - 1)  # an old look says nothing about now
+    assert detect(history, view, LAYOUT, AUTO, began + LISTEN_S - 1) is None  # the agents are heard first
