@@ -74,7 +74,8 @@ def _asked(wishes: Wishes) -> tuple[str | None, Settings]:
     if not os.path.exists(os.path.join(root, "settings.json")):
         return path, settings
     before = frozen(root)
-    another = wishes.run_dir is not None and wishes.config is None and before.run.name != settings.run.name
+    here = (settings.run.name, os.path.abspath(settings.cwd or os.getcwd()))
+    another = wishes.run_dir is not None and wishes.config is None and (before.run.name, before.cwd) != here
     if path is None or another:
         return None, before
     if settings.command:

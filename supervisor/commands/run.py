@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,10 @@ def command(
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
     prepared = prepare(wishes)
     if not epoch_only:
-        say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=is_taken_as_it_was(wishes))
+        as_it_was = is_taken_as_it_was(wishes)
+        if as_it_was and os.path.exists("relight.toml"):
+            click.echo("relight: relight.toml here is of another run; this one goes on as it was started", err=True)
+        say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=as_it_was)
         _say_what_to_know(prepared[1])
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 

@@ -187,6 +187,9 @@ def test_a_run_is_taken_over_with_its_own_command(tmp_path: Path, monkeypatch: p
     assert is_taken_as_it_was(by_place)
     write(elsewhere, '[run]\nname = "another"\n')  # another run's settings, which lie where somebody stands
     assert prepare(by_place) == (run, first, rules)
+    write(elsewhere, 'command = ["other"]\n[run]\nname = "mine"\n[layout]\ndp = 2\n')  # of that name, and elsewhere
+    assert prepare(by_place) == (run, first, rules)
+    write(elsewhere, '[run]\nname = "another"\n')
     with pytest.raises(UserError, match=r"run\.name has changed"):
         prepare(Wishes(None, None, None, run.root, ("python", "y.py")))
     with pytest.raises(UserError, match=r"run\.name has changed"):  # it was asked for by name
