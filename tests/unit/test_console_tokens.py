@@ -30,7 +30,7 @@ def test_a_token_is_found_and_only_its_hash_is_kept(path: str) -> None:
     assert (found.name, found.role) == ("li.wei", Role.APPROVER)
     kept = Path(path).read_text()
     assert token not in kept
-    assert token.split("_")[2] not in kept
+    assert token.split("_", 2)[2] not in kept  # the secret itself may have an underscore
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
 
