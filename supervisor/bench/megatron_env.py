@@ -13,7 +13,7 @@ import sysconfig
 from typing import Final
 
 VERSION: Final = "0.19.2"
-WANTED: Final = (f"megatron-core=={VERSION}", "einops")
+WANTED: Final = (f"megatron-core=={VERSION}", "einops", "psutil")
 FETCH_S: Final = 180.0
 
 

@@ -166,6 +166,14 @@ def _files(
             places.node_of_file[reading.name] = node
 
 
+def _all_places_seen(places: Places, locals_of: dict[tuple[str, int], int]) -> bool:
+    """Were places 0, 1, 2 ... of nodes seen without a gap? Place 0 alone says so only where every node has spoken."""
+    seen = set(locals_of.values())
+    if seen != set(range(max(seen, default=0) + 1)):
+        return False
+    return len(seen) > 1 or {host for host, _ in locals_of} >= set(places.nodes)
+
+
 def _sizes(
     places: Places, readings: Sequence[FileReading], each: int | None, locals_of: dict[tuple[str, int], int]
 ) -> None:
@@ -187,7 +195,7 @@ def _sizes(
     each = each or _each_by_speakers(readings, places)
     if each is None and seen and places.whole and places.nodes and seen % len(places.nodes) == 0:
         each = seen // len(places.nodes)
-    if each is None and set(locals_of.values()) == set(range(max(locals_of.values(), default=0) + 1)):
+    if each is None and _all_places_seen(places, locals_of):
         each = max(locals_of.values()) + 1
     if each is None:
         each = _processes_per_node(readings, places)
