@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from slurm.local import LocalCluster
 from supervisor.controller import Listen
 from supervisor.durable import replace_whole
 from supervisor.errors import NOT_YET_EXIT, UserError
+from supervisor.journal.lease import is_alive, read_holder
 from supervisor.perform.effects import free_port
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
@@ -55,33 +57,46 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     one = settings.cluster
     cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain, end_job=bool(asked))
     seen = cluster.read()
-    if isinstance(seen, Unreadable):
-        raise UserError(f"cluster slurm: job {job} can't be read: {seen.why}", NOT_YET_EXIT)
     wanted = settings.shape().slots_needed
-    if len(seen.nodes) < wanted:
+    # One that can't be read now is waited for by the loop: to end here would end the job, and every rank with it.
+    if not isinstance(seen, Unreadable) and len(seen.nodes) < wanted:
         raise UserError(f"cluster slurm: the layout needs {wanted} nodes, job {job} has {len(seen.nodes)}")
     here = os.environ.get("SLURMD_NODENAME", "")
     tell = one.listen or (cluster.address(here) if here else os.uname().nodename)
     return Opened(cluster, Listen("0.0.0.0", tell), _meeting_port)  # noqa: S104 - agents on all nodes; a token is asked of each
 
 
+def in_its_job(run: RunDir) -> bool:
+    """Are we in the Slurm job that runs this run?"""
+    return _noted(run) is not None and _noted(run) == os.environ.get("SLURM_JOB_ID")
+
+
+def _noted(run: RunDir) -> str | None:
+    """The job that last ran the run; None where none has."""
+    try:
+        with open(run.path("job.json"), "rb") as file:
+            return str(json.loads(file.read(4096))["job"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _job(run: RunDir, asked: str) -> str:
     """The id of the run's job; the one that we are in is noted for whoever comes from outside. Raises UserError."""
-    path = run.path("job.json")
     if asked == OUTSIDE:
-        try:
-            with open(path, "rb") as file:
-                job = str(json.loads(file.read(4096))["job"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"{run.root}: no job has run it yet (no job.json); give --job ID", NOT_YET_EXIT) from None
+        noted = _noted(run)
+        if noted is None:
+            raise UserError(f"{run.root}: no job has run it yet (no job.json); give --job ID", NOT_YET_EXIT)
+        job = noted
     else:
         job = asked or os.environ.get("SLURM_JOB_ID", "")
     if not (job.isascii() and job.isdigit()):
         raise UserError(
             f"cluster slurm: {job!r} is no job; relight run has to be started inside a Slurm job (see relight sbatch)"
         )
-    if not asked:
-        replace_whole(path, json.dumps({"schema": 1, "job": job}).encode())
+    holder = read_holder(run.path("lease"))
+    # A run that another job's controller supervises stays that job's; this one is about to be refused.
+    if not asked and (holder is None or not is_alive(holder, time.time())):
+        replace_whole(run.path("job.json"), json.dumps({"schema": 1, "job": job}).encode())
     return job
 
 

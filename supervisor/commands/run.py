@@ -57,6 +57,9 @@ def command(
 ) -> int:
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
+    from supervisor.clusters import in_its_job  # noqa: PLC0415
+    from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
+    from supervisor.errors import REFUSED_EXIT  # noqa: PLC0415
     from supervisor.prepare import Wishes, is_taken_as_it_was, prepare  # noqa: PLC0415
 
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
@@ -72,7 +75,12 @@ def command(
         def epoch(stop: str, again: bool) -> list[str]:
             return [*own, *(("--stop-asked", stop) if stop else ()), *(("--again",) if again else ()), *sys.argv[2:]]
 
-        return parent.keep(epoch)
+        code = parent.keep(epoch)
+        # A controller outside of our job may have taken the run over. To end here would end the job, and every rank with it.
+        while code == REFUSED_EXIT and in_its_job(prepared[0]):
+            ended = stand_by(prepared[0].root)
+            code = parent.keep(epoch) if ended is None else ended
+        return code
     app.log_to_stderr()
     return app.supervise(app.build(*prepared), stop_asked, again=again)
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import click
-
-LOOK_S = 2.0
-"""How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
 
 
 @click.command(
@@ -34,6 +30,7 @@ Exit codes: those of relight run; 0 when the run has ended.""",
 def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_asked: str) -> int:
     """Supervise RUN from outside its job; stand by while somebody else does."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
+    from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
     from supervisor.errors import REFUSED_EXIT, UserError  # noqa: PLC0415
     from supervisor.profiles import load_profile  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
@@ -52,39 +49,12 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_a
         return app.supervise(parts, stop_asked, again=True)
     words = [sys.executable, "-m", "supervisor", "watch", where.root, "--epoch-only", *(("--job", job) if job else ())]
     while True:
-        code = _stand_by(where.root)
+        code = stand_by(where.root)
         if code is not None:
             return code
         code = parent.keep(lambda stop, _again: [*words, *(("--stop-asked", stop) if stop else ())])
         if code != REFUSED_EXIT:
             return code
-
-
-def _stand_by(root: str) -> int | None:
-    """Wait while another controller lives; None when it is our turn, else the exit code: the run is over."""
-    from supervisor.commands.asking import look  # noqa: PLC0415
-    from supervisor.journal.lease import is_alive, read_holder  # noqa: PLC0415
-    from supervisor.loop import HALTED_EXIT  # noqa: PLC0415
-
-    said = False
-    while True:
-        seen = look(root)
-        if not seen.alive:
-            if seen.history.ended:
-                click.echo(f"{seen.history.run}: {seen.history.ended}", err=True)
-                return 0
-            if seen.history.halted is not None:
-                reason = seen.history.halted.reason.value
-                click.echo(f"{seen.history.run}: halted ({reason}). See: relight runbook {reason}", err=True)
-                return HALTED_EXIT
-            return None
-        holder = read_holder(seen.run.path("lease"))
-        if not said and holder is not None:
-            said = True
-            click.echo(f"relight: standing by; controller {holder.pid} on {holder.host} is at work", err=True)
-        while holder is not None and is_alive(holder, time.time()):
-            time.sleep(LOOK_S)
-            holder = read_holder(seen.run.path("lease"))
 
 
 def _templates() -> str:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from builders import training
@@ -11,10 +12,12 @@ from click.testing import CliRunner
 from console_run import journaled
 
 from policies.reasons import Reason
-from supervisor.clusters import OUTSIDE, open_cluster
+from slurm.cluster import Unreadable
+from supervisor.clusters import OUTSIDE, in_its_job, open_cluster
 from supervisor.commands.watch import command
 from supervisor.errors import UserError
 from supervisor.journal.entries import HaltedEntry
+from supervisor.journal.lease import Lease
 from supervisor.rundir import RunDir
 from supervisor.settings import ClusterSettings, RunSettings, Settings
 
@@ -75,3 +78,39 @@ def test_it_stands_by_while_another_one_lives_and_leaves_a_halted_run_to_people(
     assert answer.return_value == 93
     assert f"standing by; controller {holder.pid}" in answer.stderr
     assert "relight runbook no-spare" in answer.stderr
+
+
+def test_the_job_that_runs_a_run_is_noted_unless_another_one_is_at_it(tmp_path, monkeypatch):
+    """Else `relight watch` would ask Slurm about a job that was just refused."""
+    run = RunDir(str(tmp_path))
+    settings = Settings(run=RunSettings(name="demo"), cluster=ClusterSettings(kind="slurm"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm here: it ends right after
+
+    def opened(job):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        with pytest.raises(UserError, match="not found in PATH"):
+            open_cluster(run, settings)
+        return in_its_job(run)
+
+    assert opened("7")
+    assert opened("8")
+    Lease(run.path("lease"), time.time())
+    assert not opened("9")
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert in_its_job(run)
+
+
+def test_slurm_that_is_away_is_no_reason_to_end_the_job(tmp_path, monkeypatch):
+    """The loop waits for it; a controller that ended here would take every rank with it."""
+    for name in ("srun", "squeue", "sinfo", "scontrol", "scancel"):
+        (tmp_path / name).write_text(
+            "#!/bin/sh\necho slurm_load_jobs error: Unable to contact slurm controller >&2\nexit 1\n"
+        )
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURMD_NODENAME", "n001")
+    settings = Settings(run=RunSettings(name="demo"), cluster=ClusterSettings(kind="slurm"))
+    opened = open_cluster(RunDir(str(tmp_path)), settings)
+    assert isinstance(opened.cluster.read(), Unreadable)
+    assert opened.listen.tell == "n001"
