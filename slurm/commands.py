@@ -209,7 +209,7 @@ class SlurmCommands:
         return sorted({file.removesuffix(end) for file in files for end in ends if file.endswith(end)})
 
     def _cancel(self, *names: str) -> bool:
-        """Ask Slurm to kill the listed steps of these names; False when it lists none. Raises OSError.
+        """Ask Slurm to kill the listed steps of these names; False when none is left to be killed. Raises OSError.
 
         Without `--signal` slurmctld does it and answers at once (0.03 s); with it scancel itself asks each node, and
         waits 10 s for a hung one (22.05).

@@ -6,6 +6,8 @@ NOT_YET_EXIT = 3
 """Exit code where it can't be said, or done, now."""
 REFUSED_EXIT = 4
 """Exit code where somebody else has the right of way: another controller, another plan, another mode."""
+HALTED_EXIT = 93
+"""Exit code of a run that is halted: do not requeue; a person has to look."""
 OWN_FAULT_EXIT = 70
 """Exit code of a fault of ours: nothing that was asked has been answered by it."""
 

@@ -25,6 +25,7 @@ from policies.facts import (
 from policies.layout import Layout
 from policies.rules import Rules, as_text
 from supervisor.answers import judge, not_before
+from supervisor.errors import HALTED_EXIT
 from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, ModeSet, Reopened, RulesSet, RunStarted, StopAsked, Told
 from supervisor.observe.world import World
@@ -40,7 +41,6 @@ from supervisor.telling.seen import seen_of
 from supervisor.telling.told import matter
 from supervisor.tick import Tick, tick
 
-HALTED_EXIT = 93
 STATUS_S = 1.0
 
 
@@ -147,8 +147,8 @@ class Loop:
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
             self._status_at = now
             scene.desk.status(view, ticked.decision, ticked.held, now)
-        due = chores_at(self.history, view, scene.rules, now)
-        return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code, due)
+        chores = chores_at(self.history, view, scene.rules, now)
+        return Turn(min(ticked.next_look, self._hold_until(), later), bool(ticked.entries), code, chores)
 
     def _write(self, entries: list[Entry], now: float) -> None:
         """Journal first; what is remembered is what was written."""

@@ -15,7 +15,7 @@ import click
 from policies.reasons import Reason
 from supervisor.bench import nodes, simulate
 from supervisor.bench.real_run import RealRun, Shape
-from supervisor.loop import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT
 from supervisor.telling.incident_story import incident_story
 from supervisor.telling.record import known_of
 

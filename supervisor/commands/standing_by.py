@@ -7,8 +7,8 @@ import time
 import click
 
 from supervisor.commands.asking import look
+from supervisor.errors import HALTED_EXIT
 from supervisor.journal.lease import is_alive, read_holder
-from supervisor.loop import HALTED_EXIT
 
 LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""

@@ -20,10 +20,10 @@ from sinks import Sink, http_sink
 
 from policies.facts import History
 from supervisor.bench import plain_script
+from supervisor.errors import HALTED_EXIT
 from supervisor.fold import fold_all
 from supervisor.journal import journal
 from supervisor.journal.lease import read_holder
-from supervisor.loop import HALTED_EXIT
 from supervisor.telling.told import matter
 
 T = TypeVar("T")

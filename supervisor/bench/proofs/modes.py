@@ -25,7 +25,7 @@ from supervisor.bench.proofs.runs import (
 )
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
-from supervisor.loop import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT
 from supervisor.telling.status import read_status
 
 LOOKED_S = 3.0

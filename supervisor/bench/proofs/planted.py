@@ -14,8 +14,7 @@ from supervisor.bench.proofs.runs import running, undisturbed, with_extra
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape, trainer_command, weights_of
 from supervisor.bench.trainer.options import PLANTS
-from supervisor.errors import UserError
-from supervisor.loop import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT, UserError
 
 SHAPE = Shape(
     tp=2, pp=1, dp=2, ranks_per_node=2, spares=1, steps=24, save_every=6, warm=True, extra=("--step-seconds", "0.1")

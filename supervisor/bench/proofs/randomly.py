@@ -22,8 +22,7 @@ from supervisor.bench.proofs.runs import (
 )
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
-from supervisor.errors import UserError
-from supervisor.loop import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT, UserError
 
 RUNS = 20
 SHAPE = Shape(steps=40, save_every=8, warm=True, spares=1, extra=("--step-seconds", "0.1"))
