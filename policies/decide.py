@@ -21,6 +21,7 @@ from policies.facts import (
     History,
     Incident,
     NodeState,
+    NodeView,
     PlannedStop,
     Recover,
     View,
@@ -154,6 +155,8 @@ def start(s: Situation) -> Decision | None:
         return None  # its own incident is answered below; one before it is still to be ended by the next attempt
     nodes, barred = s.view.nodes, s.history.barred(s.now)
     assert nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
+    if (wait := _wait_until_heard_of(s, nodes, barred)) is not None:
+        return wait
     ready = readiness.ready(nodes, barred)
     up = sum(1 for n in nodes.values() if n.state is NodeState.UP)
     settled = s.history.epoch_began_at + START_GRACE_S
@@ -261,6 +264,8 @@ def recover(s: Situation) -> Decision | None:
     verdict = quarantine.to_bar(incident.diagnosis, trouble, s.rules, s.history, s.now, keep)
     ask, bars = _ask_first(s, verdict, stays), verdict.nodes
     barred = s.history.barred(s.now) | set(bars)
+    if (wait := _wait_until_heard_of(s, s.view.nodes, barred)) is not None:
+        return wait
     failing = [
         slot
         for slot, name in enumerate(attempt.slots)
@@ -286,6 +291,16 @@ def recover(s: Situation) -> Decision | None:
         text += f"; for good: {', '.join(again)}, barred before"
     found = _recover(s, filled.slots, filled.swaps, incident, bars=bars, text=text)
     return replace(found, reason=ask[0], asks=True) if ask and isinstance(found, Recover) else found
+
+
+def _wait_until_heard_of(s: Situation, nodes: Mapping[str, NodeView], barred: Collection[str]) -> Wait | None:
+    """A cluster that has just started has not heard of its nodes yet: neither healthy nor lost, for so long at most."""
+    unheard = {n.name: n.since for n in nodes.values() if n.state is NodeState.UNKNOWN and n.name not in barred}
+    until = max(unheard.values(), default=0.0) + s.rules.node.gone_s
+    if not unheard or s.now >= until:
+        return None
+    seen = f"the cluster has not heard of {readiness.few(sorted(unheard))} yet"
+    return Wait(Reason.BLIND, min(until, s.now + LOOK_AGAIN_S), seen)
 
 
 def _may_still_answer(

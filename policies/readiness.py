@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from policies.facts import NodeState, NodeView
 
@@ -28,5 +28,9 @@ def ready(nodes: Mapping[str, NodeView], barred: Collection[str]) -> list[str]:
 def told(names: Iterable[str], nodes: Mapping[str, NodeView], barred: Collection[str]) -> str:
     """`n0003 down, n0007 drained by somebody else`, for those of `names` that are not ready; the first few."""
     found = {name: why_not(nodes[name], barred) if name in nodes else "not in the allocation" for name in names}
-    words = [f"{name} {why}" for name, why in found.items() if why]
+    return few([f"{name} {why}" for name, why in found.items() if why])
+
+
+def few(words: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
     return ", ".join(words[:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

@@ -50,8 +50,8 @@ class NodeRules(_Section):
     launch_s: Seconds = 120
     """An attempt whose ranks have not all started after this time has not launched."""
     gone_s: Seconds = 60
-    """So long a launch that is stopped may show nothing before it counts as one that never came, and a spare that is up
-    may be without an agent before the run halts for want of it."""
+    """So long a launch that is stopped may show nothing before it counts as one that never came, a spare that is up may be
+    without an agent before the run halts for want of it, and a cluster that has just started may not have heard of a node."""
 
 
 class EvidenceRules(_Section):

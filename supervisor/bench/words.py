@@ -160,6 +160,17 @@ def cluster_away(seconds: float) -> Do:
     return do
 
 
+def cluster_restarts(away_s: float, unheard_s: float) -> Do:
+    """Slurm's controller is away, then it is back and has not heard of any node for a while."""
+
+    def do(world: SimWorld) -> None:
+        cluster_away(away_s)(world)
+        world.cluster.unheard_until = world.time.now + away_s + unheard_s
+        world.time.after(away_s + unheard_s, world.cluster.note_change)
+
+    return do
+
+
 def lose_requests(kind: str, count: int = 1) -> Do:
     """The next requests of this kind (launch, stop) never arrive, though they were answered."""
     return lambda world: world.cluster.lose.update({kind: count})

@@ -45,6 +45,7 @@ PROBE_S = 0.5
 """A read of the cluster asks so many silent nodes for a sign of life, and waits so long for each."""
 LEFT_PROBE_S = 2.0
 """For a node that the cluster takes for healthy: a step on one takes 0.1 to 0.5 s (Slurm 22.05 to 26.05, a busy machine)."""
+_NOT_SILENT = {NodeCondition.UP, NodeCondition.UNKNOWN}
 _STEP = re.compile(r"\.a(\d{4,})\.e\d+\Z")
 
 
@@ -125,14 +126,13 @@ class World:
         return frozenset(name for name, done in looked.items() if not done)
 
     def _probed(self, seen: ClusterView) -> tuple[frozenset[str], frozenset[str]]:
-        """(silent nodes that do answer a probe, nodes that are up as the cluster says and don't).
+        """(silent nodes that do answer a probe, nodes that are up or not known as the cluster says and don't).
 
         A late beat is no silent node, and a node whose agent has just left may be lost long before the cluster says so: Slurm
         takes 30 to 70 s. With many of either the eye is blind, and nobody is probed.
         """
         silent = [n for n, row in seen.nodes.items() if row.condition is NodeCondition.SILENT]
-        away = self._agents.away()
-        left = [n for n in sorted(away) if n in seen.nodes and seen.nodes[n].condition is NodeCondition.UP]
+        left = [n for n in sorted(self._agents.away()) if n in seen.nodes and seen.nodes[n].condition in _NOT_SILENT]
         few = left if len(left) <= PROBES_MAX else []
         return self._answering(silent, PROBE_S), frozenset(few) - self._answering(few, LEFT_PROBE_S)
 

@@ -175,6 +175,30 @@ def test_the_first_start_waits_for_agents_and_then_for_nodes() -> None:
     assert (halt.reason, halt.seen) == (Reason.NO_SPARE, short.text)
 
 
+def test_a_node_that_the_cluster_has_not_heard_of_yet_is_waited_for() -> None:
+    """Slurm's controller has just started: in an incident and at a start, for a minute; then such a node is none."""
+    scene = training()
+    scene.die(1)
+    for name in nodes():
+        scene.node(name, state=NodeState.UNKNOWN)
+    first = scene.settle().decision
+    assert isinstance(first, Wait)
+    assert (first.reason, first.text) == (Reason.BLIND, "the cluster has not heard of n0, n1, n2, n3 yet")
+    scene.wait(AUTO.node.gone_s)
+    late = decided(scene)
+    assert isinstance(late, Halt)
+    assert late.reason is Reason.NO_SPARE
+    for name in nodes():
+        scene.node(name, state=NodeState.UP)
+    plan = decided(scene)
+    assert isinstance(plan, Recover)
+    assert plan.swaps == ()
+    start = Scene()
+    start.view = replace(start.view, nodes=nodes())
+    start.node("n0", state=NodeState.UNKNOWN)
+    assert decided(start) == Wait(Reason.BLIND, T0 + 5.0, "the cluster has not heard of n0 yet")
+
+
 def test_a_lifted_halt_waits_until_each_slot_has_a_node() -> None:
     scene = training()
     scene.say(HaltedEntry(Reason.PERSON_HALTED, "li", "", None))

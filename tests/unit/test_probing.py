@@ -67,6 +67,13 @@ def test_a_late_beat_is_no_silent_node():
     assert Ports(dead=("n002",), conditions=silent).states() == {"n002"}
 
 
+def test_a_node_that_the_cluster_has_not_heard_of_yet_is_asked_too():
+    unheard = dict.fromkeys(("n001", "n002"), NodeCondition.UNKNOWN)
+    ports = Ports(away=("n001", "n002"), dead=("n002",), conditions=unheard)
+    assert ports.states() == {"n001", "n002"}
+    assert sorted(ports.asked) == ["n001", "n002"]
+
+
 def test_what_the_cluster_calls_lost_is_not_asked():
     ports = Ports(away=("n001",), conditions={"n001": NodeCondition.DOWN})
     assert ports.states() == {"n001"}

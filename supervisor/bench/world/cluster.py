@@ -90,6 +90,7 @@ class SimCluster:
         self.delays = delays
         self.processes: Processes
         self.away_until = 0.0
+        self.unheard_until = 0.0  # it has just started, and has not heard of any node
         self.lose: dict[str, int] = {}  # kind of request -> how many of the next ones are lost
         self.late: dict[str, float] = {}  # kind of request -> seconds that each takes longer
         self.asked = Asked()
@@ -110,7 +111,7 @@ class SimCluster:
         if self._time.now < self.away_until:
             return Unreadable("slurm_load_jobs: Unable to contact slurm controller")
         if self._view is None:
-            nodes = {n.name: NodeRow(n.name, _shown(n), n.reason, n.switch) for n in self.nodes.values()}
+            nodes = {n.name: NodeRow(n.name, self._shown(n), n.reason, n.switch) for n in self.nodes.values()}
             steps = {n: StepRow(n, bool(on), on, frozenset(self._taken.get(n, on))) for n, on in self.steps.items()}
             self._view = ClusterView(nodes, steps)
         return self._view
@@ -230,8 +231,9 @@ class SimCluster:
         one.epoch = epoch
         return True
 
-
-def _shown(node: Node) -> NodeCondition:
-    if node.condition is NodeCondition.UP and node.drained_by not in {"", "relight"}:
-        return NodeCondition.DRAINED
-    return node.condition
+    def _shown(self, node: Node) -> NodeCondition:
+        if self._time.now < self.unheard_until:
+            return NodeCondition.UNKNOWN
+        if node.condition is NodeCondition.UP and node.drained_by not in {"", "relight"}:
+            return NodeCondition.DRAINED
+        return node.condition
