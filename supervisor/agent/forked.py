@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -81,13 +81,16 @@ def join_group(pid: int, group: int) -> None:
         return  # it has ended
 
 
-def become(request: Request, group: int) -> NoReturn:
-    """In the forked child: be the rank, and end without returning into the server's code.
+def become(request: Request, group: int, cpus: Collection[int] = ()) -> NoReturn:
+    """In the forked child: be the rank, on these cores (none: those of the server), and never return to the server's code.
 
     The server's descriptors are the caller's to close; standard error stays until the log takes its place.
     """
     try:
         join_group(0, group)
+        if cpus:
+            with suppress(OSError):  # cores that the server itself may not use: then it stays where it is
+                os.sched_setaffinity(0, cpus)
         _let_go()
         _put_on(request)
         code = _run(_without_u(request.argv))

@@ -1,6 +1,6 @@
 """The warm process of a node: it has imported torch once and forks ranks that begin with their first statement.
 
-`python -m supervisor.agent.warm RUN_DIR NODE [MODULE ...]`; what is imported is torch, torch.distributed and
+`RELIGHT_NODE=n001 python -m supervisor.agent.warm RUN_DIR [MODULE ...]`; what is imported is torch, torch.distributed and
 torch.distributed.checkpoint unless modules are named. It listens on warm-NODE.sock. A connection is one rank: a line
 `{"argv", "env", "cwd", "log"}` is answered by `{"refused": why}` or `{"pid"}` and, at its end, `{"code"}` or
 `{"signal"}`. A line `{"signal": n}` is passed on, and a rank is killed when its connection closes.
@@ -154,7 +154,8 @@ class Warm:
         with suppress(BlockingIOError):
             if rank.link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
                 return  # it has stopped waiting and started the rank cold: a second one must not begin
-        group = _group_of_peer(rank.link)
+        shim = _peer(rank.link)
+        group, cpus = _group_of(shim), _cpus_of(shim)
         warm = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -164,7 +165,7 @@ class Warm:
             if os.getppid() != warm:
                 os._exit(1)
             self._close()
-            forked.become(request, group)
+            forked.become(request, group, cpus)
         forked.join_group(pid, group)
         self._ranks[pid] = rank
         rank.pid = pid
@@ -182,19 +183,35 @@ def unfit() -> str:
     return ""
 
 
-def _group_of_peer(link: socket.socket) -> int:
-    """The process group of the shim that asks. The rank joins it, so that it is stopped with its shim."""
+def _peer(link: socket.socket) -> int:
+    """The pid of the shim that asks."""
     credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid: int = struct.unpack("3i", credentials)[0]
+    return pid
+
+
+def _group_of(shim: int) -> int:
+    """The process group of the shim. The rank joins it, so that it is stopped with its shim."""
     try:
-        return os.getpgid(pid)
+        return os.getpgid(shim)
     except ProcessLookupError:
         return 0  # a group of its own; the closed connection ends it soon
 
 
+def _cpus_of(shim: int) -> frozenset[int]:
+    """The cores that the shim may run on: a cluster binds each task of a step, and ours is another step; empty: as we."""
+    try:
+        return frozenset(os.sched_getaffinity(shim))
+    except OSError:
+        return frozenset()
+
+
 def main(arguments: list[str]) -> NoReturn:
-    """`RUN_DIR NODE [MODULE ...]`: import, then serve until killed."""
-    run_dir, node, *modules = arguments
+    """`RUN_DIR [MODULE ...]`: import, then serve until killed. Raises ValueError when nothing says which node this is."""
+    run_dir, *modules = arguments
+    node = os.environ.get("SLURMD_NODENAME") or os.environ.get("RELIGHT_NODE") or ""
+    if not node or "/" in node:
+        raise ValueError("neither SLURMD_NODENAME nor RELIGHT_NODE says which node this is")
     for name in ONE_THREAD:
         os.environ[name] = "1"
     for module in modules or MODULES:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from policies.facts import CaptureView, CheckpointPhase, History, RankStack
 from policies.layout import Layout
@@ -36,6 +36,10 @@ def free_port() -> int:
 
 WORDS_S = 1.0
 """An agent that has not told within this time what its logs say by now is not waited for; it reads them in milliseconds."""
+
+
+_OF_MANY: Final = {"agent": "agents", "warm": "warm"}
+"""What the step is called in which all nodes start theirs together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +173,14 @@ class Effects:
 
     def _start_agents(self, nodes: tuple[str, ...]) -> None:
         """One that is missing later gets a step of its own. A node's old agent gives way to the new one."""
-        run = self._ports.settings.run
-        if len(nodes) == 1:
-            self._start(f"agent.{nodes[0]}", nodes, "agent", self._ports.run.path("nodes", nodes[0], "agent.log"))
-        else:
-            self._start("agents", nodes, "agent", self._ports.run.path("nodes", "agents.log"))
-        for node in nodes if run.warm else ():
-            self._start(f"warm.{node}", (node,), "warm", self._ports.run.path("nodes", node, "warm.log"), node)
+        run = self._ports.run
+        for module in ("agent", "warm") if self._ports.settings.run.warm else ("agent",):
+            if len(nodes) == 1:
+                self._start(f"{module}.{nodes[0]}", nodes, module, run.path("nodes", nodes[0], f"{module}.log"))
+            else:
+                self._start(_OF_MANY[module], nodes, module, run.path("nodes", f"{_OF_MANY[module]}.log"))
 
-    def _start(self, name: str, nodes: tuple[str, ...], module: str, output: str, *extra: str) -> None:
+    def _start(self, name: str, nodes: tuple[str, ...], module: str, output: str) -> None:
         ports = self._ports
         tries = self._started[name] = self._started.get(name, 0) + 1
         ports.cluster.launch(
@@ -185,7 +188,7 @@ class Effects:
                 name=f"{ports.settings.run.name}.{name}.e{ports.epoch}.{tries}",
                 epoch=ports.epoch,
                 hosts=nodes,
-                argv=(sys.executable, "-m", f"supervisor.agent.{module}", ports.run.root, *extra),
+                argv=(sys.executable, "-m", f"supervisor.agent.{module}", ports.run.root),
                 env=dict(ports.settings.env),
                 cwd=ports.settings.cwd or ports.run.root,
                 output=output,

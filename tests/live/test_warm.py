@@ -260,7 +260,7 @@ def test_a_shim_that_has_stopped_waiting_gets_no_rank(warmed):
 def test_torch_is_there_at_once_on_one_thread_in_the_group_of_the_shim(tmp_path):
     """The real server, started as a task of the node, with torch."""
     with closing(Ground(tmp_path)) as one:
-        warm = (sys.executable, "-m", "supervisor.agent.warm", str(tmp_path), "n000")
+        warm = (sys.executable, "-m", "supervisor.agent.warm", str(tmp_path))
         one.cluster.launch(LaunchSpec("demo.warm", 1, ("n000",), warm, {}, str(tmp_path), f"{tmp_path}/warm.log"))
         _wait_for_socket(Path(sockets.warm_socket(one.sockets, "n000")), tmp_path / "warm.log")
         text = (

@@ -38,6 +38,8 @@ class SlurmRun:
     env: Mapping[str, str] = field(default_factory=dict)
     settings: str = ""
     options: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = (sys.executable, "-u")
+    """What the trainer's own file is given to."""
     job: str = ""
 
     @property
@@ -53,10 +55,11 @@ class SlurmRun:
         config, script = os.path.join(self.folder, "relight.toml"), os.path.join(self.folder, "job.sbatch")
         with open(config, "w", encoding="utf-8") as file:
             file.write(
-                f'[run]\nname = "demo"\nprofile = "{one.profile}"\n[layout]\ntp = {one.tp}\npp = {one.pp}\ndp = {one.dp}\n'
+                f'[run]\nname = "demo"\nprofile = "{one.profile}"\nwarm = {str(one.warm).lower()}\n'
+                f"[layout]\ntp = {one.tp}\npp = {one.pp}\ndp = {one.dp}\n"
                 f"ranks_per_node = {one.ranks_per_node}\n{self.settings}"
             )
-        train = shlex.join([sys.executable, "-u", trainer_script(), *trainer_options(one)])
+        train = shlex.join([*self.launcher, one.script or trainer_script(), *trainer_options(one)])
         lines = [f"#SBATCH --nodes={nodes} --gres=gpu:{self.bed.shape.gpus} --chdir={self.folder}"]
         lines += [f"#SBATCH --output={self.folder}/job.out", *(f"#SBATCH {option}" for option in self.options)]
         call = f"exec {shlex.quote(sys.executable)} -m supervisor run --config {config} -- {train}"

@@ -1,0 +1,86 @@
+"""How steps are launched on a real Slurm: ranks forked from warm processes, and one task a node below torchrun.
+
+Each run is struck once and ends with the bits of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+
+from slurm import sockets
+from supervisor.bench.proofs.runs import undisturbed
+from supervisor.bench.proofs.work import SkippedError, Work
+from supervisor.bench.real_run import Shape
+from supervisor.bench.slurmbed import install, ranks
+from supervisor.bench.slurmbed.bed import SlurmBed
+from supervisor.bench.slurmbed.config import Shape as BedShape
+from supervisor.bench.slurmbed.supervised import SlurmRun
+
+SHAPE = Shape(
+    tp=1, pp=2, dp=2, ranks_per_node=2, spares=1, steps=40, save_every=8, asynchronous=True,
+    extra=("--step-seconds", "0.1"),
+)  # fmt: skip
+NODES = SHAPE.world // SHAPE.ranks_per_node + SHAPE.spares
+STRUCK = 11
+"""The step at which a fault is done: between two saves."""
+
+
+def warm(work: Work, bed: SlurmBed, calm: str) -> None:
+    """Every rank of the next attempt is a fork of its node's warm process, and a stop leaves none of them."""
+
+    def strike(run: SlurmRun) -> None:
+        folder = sockets.socket_dir(run.run.root)
+        run.until(
+            lambda: all(os.path.exists(sockets.warm_socket(folder, node)) for node in run.slots()), "warm processes", 60
+        )
+        os.kill(ranks.find(run, 3).pid, signal.SIGKILL)
+        run.until(lambda: len(run.history().attempts) > 1, "the next attempt", 60)
+        run.wait_step(STRUCK)
+        found = [ranks.find(run, rank) for rank in range(run.shape.world)]
+        work.check("warm: every rank of the next attempt is forked", ok=all(one.forked for one in found))
+
+    survive(work, SlurmRun(bed, _folder(), replace(SHAPE, warm=True)), "warm", strike, calm)
+
+
+def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], None], calm: str) -> None:
+    """One run that is struck once: one incident, no slot moved, the same bits."""
+    try:
+        run.submit()
+        run.wait_step(STRUCK)
+        before = run.slots()
+        strike(run)
+        end = run.wait_over()
+        history = run.history()
+        work.check(f"{name}: the run has finished ({end})", ok=history.ended == "finished")
+        work.check(f"{name}: one incident", ok=len(history.incidents) == 1)
+        work.check(f"{name}: every slot stays", ok=run.slots() == before)
+        work.check(f"{name}: the same bits", ok=run.weights_hash() == calm)
+    finally:
+        run.bed.run("scancel", run.job, check=False)
+    if work.ok:
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+
+CASES = {"warm": warm}
+
+
+def prove(work: Work) -> None:
+    """Every case, each on a cluster of its own."""
+    why = install.ensure()
+    if why is not None:
+        raise SkippedError(why)
+    calm = undisturbed(work, replace(SHAPE, spares=0))
+    for case in CASES.values():
+        with SlurmBed(BedShape(nodes=NODES)) as bed:
+            case(work, bed, calm)
+
+
+def _folder() -> str:
+    folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
+    os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
+    return folder
