@@ -8,10 +8,10 @@ import time
 from contextlib import suppress
 
 from slurm import localfiles
+from slurm.asking import Commands
 from slurm.cluster import Unreadable
 from slurm.once import write_once
 from slurm.parsing import ListedNode
-from slurm.reading import Reader
 from slurm.states import node_words
 
 _REFUSED = ("Invalid user id", "Access/permission denied", "Access denied")
@@ -21,10 +21,10 @@ _LONGEST_KEY = 200  # of a reason; slurmctld cuts nothing that short
 class Bars:
     """The bars of one run. `refused` says why Slurm would not drain for this user, once it has said so."""
 
-    def __init__(self, run_dir: str, reader: Reader, *, drain: bool) -> None:
+    def __init__(self, run_dir: str, commands: Commands, *, drain: bool) -> None:
         """`drain`: ask Slurm too, not only our own note."""
         self._run_dir = run_dir
-        self._reader = reader
+        self._commands = commands
         self._drain = drain
         self.refused: str | None = None
 
@@ -55,7 +55,7 @@ class Bars:
             return
         if node_words(self._row(node).state).flags & {"DRAIN", "FAIL"}:
             return  # somebody has, be it ourselves: its reason stays
-        answer = self._reader.ask("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={ours}")
+        answer = self._commands.ask("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={ours}")
         if answer.ok:
             return
         why = answer.why("scontrol update")
@@ -73,14 +73,14 @@ class Bars:
             row = self._row(node)
             if row.reason == key and "DRAIN" in node_words(row.state).flags:
                 # UNDRAIN and not RESUME: whatever else is wrong with the node is not ours to call well.
-                answer = self._reader.ask("scontrol", "update", f"NodeName={node}", "State=UNDRAIN")
+                answer = self._commands.ask("scontrol", "update", f"NodeName={node}", "State=UNDRAIN")
                 if not answer.ok and "DRAIN" in node_words(self._row(node).state).flags:
                     raise OSError(answer.why("scontrol update"))
         with suppress(FileNotFoundError):
             os.unlink(self._note(node))
 
     def _row(self, node: str) -> ListedNode:
-        rows = self._reader.nodes((node,))
+        rows = self._commands.nodes((node,))
         if isinstance(rows, Unreadable):
             raise OSError(rows.why)
         if node not in rows:

@@ -1,4 +1,4 @@
-"""The cluster port over Slurm's own commands, inside one job: squeue, sinfo, scontrol, srun and scancel.
+"""The cluster port inside one Slurm job: srun, scancel and scontrol act; squeue and sinfo, or pyslurm (`native`), tell.
 
 What is asked for is written down in the run directory first (`localfiles` orders, `launching` claims); what has become
 of it is read from Slurm. Whoever takes over needs nothing but that directory.
@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from slurm import launching, localfiles, parsing
+from slurm.asking import Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
 from slurm.parsing import JobRow, ListedStep
-from slurm.reading import Listing, Reader
+from slurm.reading import Listing, Reader, Source
 from slurm.states import Phase, node_condition
 
 ELSEWHERE_S = 60.0
@@ -44,11 +45,13 @@ class SlurmCommands:
         end_job: bool = False,
         call_s: float = 20.0,
         release_deadline_s: float = 10.0,
+        reads: Callable[[Commands], Source] | None = None,
     ) -> None:
         """`job` is SLURM_JOB_ID; `env` for the commands (ours); `options` more words for srun, such as `--cpu-bind=none`.
 
         `drain`: bar nodes in Slurm too, where this user may. `end_job`: a release cancels the job, for a controller that
-        lives outside it; one in its batch script ends it by ending. Raises ValueError for what is no job id.
+        lives outside it; one in its batch script ends it by ending. `reads`: who tells of job, steps and nodes in place of the
+        commands, such as `native.Native`. Raises ValueError for what is no job id.
         """
         if not (job.isascii() and job.isdigit()):
             raise ValueError(f"not a job id: {job!r}")
@@ -59,8 +62,10 @@ class SlurmCommands:
         self._end_job = end_job
         self._call_s = call_s
         self._release_deadline_s = release_deadline_s
-        self._reader = Reader(self._run_dir, job, self._env, call_s)
-        self._bars = Bars(self._run_dir, self._reader, drain=drain)
+        self._commands = Commands(job, self._env, call_s)
+        self._source: Source = self._commands if reads is None else reads(self._commands)
+        self._reader = Reader(self._run_dir, job, self._source)
+        self._bars = Bars(self._run_dir, self._commands, drain=drain)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._stopping: set[str] = set()
         self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
@@ -73,7 +78,7 @@ class SlurmCommands:
 
     def job(self) -> JobRow | Unreadable:
         """The job itself: its state and the nodes that it still holds."""
-        return self._reader.job()
+        return self._source.job()
 
     def read(self) -> ClusterView | Unreadable:
         """Nodes and steps. A node that has left the job, or whose job is over, is DOWN: nothing of ours runs there."""
@@ -151,7 +156,7 @@ class SlurmCommands:
             return False
         where = (f"--jobid={self._job}", f"--nodelist={node}", "--ntasks=1", "--overlap", "--gres=none")
         how = (f"--job-name={_PROBE}", "--input=none", "--output=none", "--chdir=/")
-        return self._reader.ask("srun", *where, *how, "true", deadline_s=max(0.01, until - time.monotonic())).ok
+        return self._commands.ask("srun", *where, *how, "true", deadline_s=max(0.01, until - time.monotonic())).ok
 
     def address(self, node: str) -> str:
         """NodeAddr of the node, as sinfo has it."""
@@ -173,7 +178,7 @@ class SlurmCommands:
             if launching.lives(claim):
                 launching.end(self._run_dir, name, claim, self._call_s)
         if self._end_job:
-            answer = self._reader.ask("scancel", self._job)
+            answer = self._commands.ask("scancel", self._job)
             job = self.job()
             if not answer.ok and not (isinstance(job, JobRow) and job.phase is Phase.ENDED):
                 raise OSError(answer.why("scancel"))
@@ -217,7 +222,7 @@ class SlurmCommands:
         ids = [step.id for step in self._steps() if step.name in names and not step.id.endswith("TBD")]
         if not ids:
             return False
-        answer = self._reader.ask("scancel", *ids)
+        answer = self._commands.ask("scancel", *ids)
         # One that has just ended is an error to scancel. A step that lost two nodes may stay listed while slurmctld itself
         # does not know it any more (22.05): nothing is left to be killed then.
         unknown = answer.err.count(_NO_SUCH_STEP) >= max(1, answer.err.count("error:"))
@@ -226,7 +231,7 @@ class SlurmCommands:
         return not unknown
 
     def _steps(self) -> tuple[ListedStep, ...]:
-        steps = self._reader.steps()
+        steps = self._source.steps()
         if isinstance(steps, Unreadable):
             raise OSError(steps.why)
         return steps
@@ -235,7 +240,7 @@ class SlurmCommands:
         job, row = listing.job, listing.nodes.get(name)
         if job.phase in {Phase.WAITING, Phase.ENDED}:
             return NodeRow(name, NodeCondition.DOWN, f"job {job.id} is {job.state}")
-        switch = self._reader.switch(name)
+        switch = self._commands.switch(name)
         reason = row.reason if row is not None else ""
         if name not in job.nodes:
             return NodeRow(name, NodeCondition.DOWN, f"it has left job {job.id}; {reason}".rstrip("; "), switch)
@@ -291,7 +296,7 @@ class SlurmCommands:
 
     def _daemon(self, node: str, deadline_s: float) -> tuple[str, int] | None:
         if node not in self._daemons:
-            answer = self._reader.ask(
+            answer = self._commands.ask(
                 "scontrol", "-o", "show", "node", localfiles.good_name(node), deadline_s=deadline_s
             )
             found = parsing.address(answer.out) if answer.ok else None

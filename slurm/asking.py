@@ -1,0 +1,69 @@
+"""What Slurm's commands say of one job: the reads that work with every Slurm, and the way to run any other command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slurm import parsing
+from slurm.calls import Answer, call
+from slurm.cluster import Unreadable
+from slurm.parsing import JobRow, ListedNode, ListedStep
+from slurm.reading import understood, understood_job
+
+
+class Commands:
+    """`slurm.reading.Source` over commands. Nothing is made of one that failed, was late or spoke nonsense."""
+
+    def __init__(self, job: str, env: Mapping[str, str], call_s: float) -> None:
+        """`call_s`: seconds that one command may take. Commands give up after 9 to 10 s when slurmctld is away."""
+        self.number = job
+        self.env = env
+        self._call_s = call_s
+        self._away = False
+        self._switches: dict[str, str] | None = None
+
+    def ask(self, *argv: str, deadline_s: float | None = None) -> Answer:
+        """Run one command. One that can't even be started has failed like any other."""
+        try:
+            return call(argv, self._call_s if deadline_s is None else deadline_s, self.env)
+        except OSError as error:
+            return Answer(127, "", str(error))
+
+    def doubt(self) -> None:
+        """Somebody else had no answer from Slurm: the next read begins with a ping."""
+        self._away = True
+
+    def job(self) -> JobRow | Unreadable:
+        """The job as it is now."""
+        told = self._told("squeue", "--noheader", "--states=all", f"--jobs={self.number}", "-o", parsing.JOB_FORMAT)
+        return told if isinstance(told, Unreadable) else understood_job("squeue", told, self.number)
+
+    def steps(self) -> tuple[ListedStep, ...] | Unreadable:
+        """The steps that Slurm lists. Of a job that it does not know it lists none: ask for the job first."""
+        told = self._told("squeue", "--noheader", "--steps", f"--jobs={self.number}", "-O", parsing.STEP_FORMAT)
+        return told if isinstance(told, Unreadable) else understood("squeue --steps", told, parsing.steps)
+
+    def nodes(self, names: tuple[str, ...]) -> Mapping[str, ListedNode] | Unreadable:
+        """These nodes as Slurm lists them."""
+        if not names:
+            return {}
+        told = self._told("sinfo", "--noheader", "--Node", f"--nodes={','.join(names)}", "-O", parsing.NODE_FORMAT)
+        return told if isinstance(told, Unreadable) else understood("sinfo", told, parsing.nodes)
+
+    def switch(self, node: str) -> str | None:
+        """The leaf switch of a node, where Slurm knows the topology. Asked once."""
+        if self._switches is None:
+            answer = self.ask("scontrol", "-o", "show", "topology")
+            try:
+                self._switches = parsing.switches(answer.out) if answer.ok else {}
+            except ValueError:
+                self._switches = {}
+        return self._switches.get(node)
+
+    def _told(self, *argv: str) -> str | Unreadable:
+        """What a command printed. After one that failed a ping comes first: it tells in 0.1 s that slurmctld is away."""
+        if self._away and not (ping := self.ask("scontrol", "ping")).ok:
+            return Unreadable(ping.why("scontrol ping"))
+        answer = self.ask(*argv)
+        self._away = not answer.ok
+        return answer.out if answer.ok else Unreadable(answer.why(argv[0]))
