@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from policies.rules import Rules
+from supervisor import launchers
 from supervisor.checkpoints import megatron_command
 from supervisor.checkpoints.spec import document as documents
 from supervisor.errors import UserError
@@ -47,6 +48,7 @@ def prepare(wishes: Wishes) -> tuple[RunDir, Settings, Rules]:
     settings = settings.model_copy(update=changes)
     if not settings.command:
         raise UserError("no command: give it after --, or as `command` in relight.toml")
+    launchers.check(settings.command, settings.layout.ranks_per_node)
     if checkpoints.framework == megatron_command.FRAMEWORK:
         settings = settings.model_copy(update={"command": megatron_command.prepare(settings.command).argv})
     if not os.path.isdir(cwd):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 TYPE_CHECKING = False  # mypy knows the name; importing typing costs 5 ms
 if TYPE_CHECKING:
@@ -35,13 +36,20 @@ class Place:
         self.cwd: str = launch["cwd"]
         self.agent_sockets: str = launch["agent_sockets"]
         fill = {"{save_dir}": launch["save_dir"], "{load_dir}": launch["load_dir"]}
+        if launch.get("launcher"):
+            fill["{python}"] = sys.executable  # that of torchrun, which has started us
         self.argv = [_filled(word, fill) for word in launch["command"]]
         self.env: dict[str, str] = launch["env"] | _variables(self, launch)
 
 
-def identity(environment: Mapping[str, str]) -> tuple[int, str]:
-    """Rank and node of this task: as Slurm says, else as the local cluster says. Raises Refused."""
+def identity(environment: Mapping[str, str], *, below_launcher: bool = False) -> tuple[int, str]:
+    """Rank (of a launcher's task: slot) and node of this task: as Slurm says, else as the local cluster says. Raises Refused.
+
+    `below_launcher`: torchrun has started this, and has set RANK.
+    """
     procid = environment.get("SLURM_PROCID", environment.get("RELIGHT_PROCID", ""))
+    if below_launcher:
+        procid = environment.get("RANK", "")
     node = environment.get("SLURMD_NODENAME", environment.get("RELIGHT_NODE", ""))
     if not (procid.isascii() and procid.isdigit()):
         raise Refused("neither SLURM_PROCID nor RELIGHT_PROCID says which rank this is")
@@ -57,6 +65,11 @@ def find(run_dir: str, attempt: int, rank: int, node: str) -> Place:
     a launch.json that cannot be believed. A newer epoch in the journal matters only when it has launched a higher
     attempt, which the second rule sees.
     """
+    return placed(run_dir, attempt, rank, node, launched(run_dir, attempt))
+
+
+def launched(run_dir: str, attempt: int) -> dict[str, Any]:
+    """The map of an attempt that may start now. Raises Refused."""
     folder = attempt_dir(run_dir, attempt)
     if os.path.lexists(f"{folder}/FENCED"):
         raise Refused(f"attempt {attempt} is fenced")
@@ -65,10 +78,15 @@ def find(run_dir: str, attempt: int, rank: int, node: str) -> Place:
         raise Refused(f"attempt {newer} has been launched since")
     try:
         with open(f"{folder}/launch.json", "rb") as file:
-            launch = json.loads(file.read())
+            launch: dict[str, Any] = json.loads(file.read())
         check(launch, attempt)
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"launch.json: {error}") from error
+    return launch
+
+
+def placed(run_dir: str, attempt: int, rank: int, node: str, launch: Mapping[str, Any]) -> Place:
+    """The place of a rank in a map that was checked. Raises Refused where the map has it elsewhere."""
     slots: list[str] = launch["slots"]
     slot = rank // launch["ranks_per_node"]
     if slot >= len(slots):
@@ -96,6 +114,9 @@ def check(launch: Any, attempt: int) -> None:
     for key in ("slots", "command"):
         if not (isinstance(launch.get(key), list) and launch[key] and all(map(_is_text, launch[key]))):
             raise ValueError(f"{key}: not a list of texts")
+    launcher = launch.get("launcher", [])
+    if not (isinstance(launcher, list) and all(map(_is_text, launcher))):
+        raise ValueError("launcher: not a list of texts")
     env = launch.get("env")
     if not (isinstance(env, dict) and all(map(_is_text, env)) and all(map(_is_text, env.values()))):
         raise ValueError("env: not a table of texts")

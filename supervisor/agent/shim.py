@@ -1,8 +1,8 @@
 """The parent of one rank: checks that it may start, starts it, and writes down how it ended.
 
-Run as a file, `python -I -S .../shim.py RUN_DIR ATTEMPT`, once for each of thousands of ranks: standard library
-only, and nothing of ours but `place` beside it. It ends as its rank ended: with the same code, 128 + the signal, or
-94 when it refused to start. The rank dies when the shim dies.
+Run as a file, `python -I -S .../shim.py RUN_DIR ATTEMPT`, once for each of thousands of ranks (below torchrun as
+`shim.py RUN_DIR ATTEMPT below-launcher`): standard library only, and nothing of ours but `place` beside it. It ends as
+its rank ended: with the same code, 128 + the signal, or 94 when it refused to start. The rank dies when the shim dies.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ else:
     sys.path.pop()
 
 REFUSED = 94
+BELOW_LAUNCHER = "below-launcher"
+"""The last argument where torchrun has started the shim and says in RANK which rank it is."""
+
 _NOT_FOUND = 127  # as a shell says that a command could not be started
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WARM_ANSWER_S = 5.0  # a warm fork answers in a few ms; after this the rank is better started cold
@@ -41,21 +44,21 @@ _SURVIVED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class ColdRank:
-    """A rank that is a child of ours, started by exec."""
+    """A rank, or the launcher of several, that is a child of ours, started by exec."""
 
     warm = False
 
-    def __init__(self, where: place.Place, env: Mapping[str, str]) -> None:
-        """Fork and exec. A command that cannot be started says so in its log and ends with 127."""
+    def __init__(self, argv: list[str], cwd: str, env: Mapping[str, str], log: str | None = None) -> None:
+        """Fork and exec; without `log` it prints where we do. A command that cannot be started says so there, and ends with 127."""
         import ctypes  # noqa: PLC0415  3 ms that a warm rank need not wait for
 
         self._libc = ctypes.CDLL(None, use_errno=True)  # before the fork: the child should only exec
         shim = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            self._become(where, env, shim)
+            self._become(argv, cwd, env, log, shim)
 
-    def _become(self, where: place.Place, env: Mapping[str, str], shim: int) -> NoReturn:
+    def _become(self, argv: list[str], cwd: str, env: Mapping[str, str], log: str | None, shim: int) -> NoReturn:
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != shim:  # it died before we had asked to be told
@@ -63,13 +66,14 @@ class ColdRank:
             for number in (*_PASSED_ON, *_SURVIVED, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-            log = os.open(log_path(where), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.chdir(where.cwd)
-            os.execvpe(where.argv[0], where.argv, env)  # noqa: S606  a list, no shell
+            if log is not None:
+                file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                os.dup2(file, 1)
+                os.dup2(file, 2)
+            os.chdir(cwd)
+            os.execvpe(argv[0], argv, env)  # noqa: S606  a list, no shell
         except BaseException as error:  # noqa: BLE001  a forked child must never go on as the shim
-            os.write(2, f"relight: {where.argv[0]} not started: {error}\n".encode())
+            os.write(2, f"relight: {argv[0]} not started: {error}\n".encode())
             os._exit(_NOT_FOUND)
 
     def signal(self, number: int) -> None:
@@ -187,11 +191,11 @@ def record(rank: int, node: str, attempt: int, **how: Any) -> dict[str, Any]:
 def start(where: place.Place, env: Mapping[str, str]) -> tuple[ColdRank | WarmRank, str | None]:
     """Start the rank, warm where that is asked for and possible; the note says why it is cold all the same."""
     if not where.warm:
-        return ColdRank(where, env), None
+        return ColdRank(where.argv, where.cwd, env, log_path(where)), None
     try:
         return WarmRank(where, env), None
     except (OSError, ValueError) as error:
-        return ColdRank(where, env), f"not warm: {error}"
+        return ColdRank(where.argv, where.cwd, env, log_path(where)), f"not warm: {error}"
 
 
 def run(where: place.Place) -> int:
@@ -237,11 +241,11 @@ def refuse(run_dir: str, attempt: int, rank: int, node: str, why: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`RUN_DIR ATTEMPT`; answers the exit code."""
+    """`RUN_DIR ATTEMPT [below-launcher]`; answers the exit code."""
     run_dir, attempt = os.path.abspath(arguments[0]), int(arguments[1])
     rank = None
     try:
-        rank, node = place.identity(os.environ)
+        rank, node = place.identity(os.environ, below_launcher=arguments[2:] == [BELOW_LAUNCHER])
         return run(place.find(run_dir, attempt, rank, node))
     except place.Refused as error:
         print(f"relight: not started: {error}", file=sys.stderr)

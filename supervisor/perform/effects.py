@@ -18,7 +18,7 @@ from policies.facts import CaptureView, CheckpointPhase, History, RankStack
 from policies.layout import Layout
 from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir
-from supervisor import actions
+from supervisor import actions, launchers
 from supervisor.actions import Action
 from supervisor.checkpoints import megatron_command
 from supervisor.errors import NotRestorable
@@ -265,6 +265,8 @@ class Effects:
         ports, run = self._ports, self._ports.run
         layout, settings = ports.layout, ports.settings
         hosts = tuple(node for node in action.slots for _ in range(layout.ranks_per_node))
+        command = _command(settings, action.checkpoint)
+        below = launchers.split(command)
         spec = {
             "schema": 1,
             "run": settings.run.name,
@@ -277,7 +279,8 @@ class Effects:
             "slots": list(action.slots),
             "master_addr": ports.cluster.address(hosts[0]),
             "master_port": ports.free_port(),
-            "command": list(_command(settings, action.checkpoint)),
+            "command": list(below.command if below else command),
+            "launcher": list(below.launcher if below else ()),
             "cwd": settings.cwd,
             "env": dict(settings.env),
             "save_dir": ports.store.save_dir(action.attempt),
@@ -292,8 +295,15 @@ class Effects:
         launch = LaunchSpec(
             name=_step_name(settings.run.name, action.attempt, action.epoch),
             epoch=ports.epoch,
-            hosts=hosts,
-            argv=(sys.executable, "-I", "-S", _shim(), run.root, str(action.attempt)),
+            hosts=action.slots if below else hosts,
+            argv=(
+                sys.executable,
+                "-I",
+                "-S",
+                _task("launcher_task" if below else "shim"),
+                run.root,
+                str(action.attempt),
+            ),
             env=dict(settings.env),
             cwd=settings.cwd or run.root,
             output=run.attempt(action.attempt, "srun.err"),
@@ -319,5 +329,6 @@ def _step_name(run: str, attempt: int, epoch: int) -> str:
     return f"{run}.a{attempt:04d}.e{epoch}"
 
 
-def _shim() -> str:
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", "shim.py")
+def _task(name: str) -> str:
+    """What each task of an attempt runs: the shim of a rank, or the one task of a node."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", f"{name}.py")

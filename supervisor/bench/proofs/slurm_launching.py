@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 
-from slurm import sockets
+from slurm import localfiles, processes, sockets
+from slurm.cluster import LaunchSpec
+from supervisor import launchers
 from supervisor.bench.proofs.runs import undisturbed
 from supervisor.bench.proofs.work import SkippedError, Work
 from supervisor.bench.real_run import Shape
@@ -28,6 +31,7 @@ SHAPE = Shape(
 NODES = SHAPE.world // SHAPE.ranks_per_node + SHAPE.spares
 STRUCK = 11
 """The step at which a fault is done: between two saves."""
+VICTIM = 3
 
 
 def warm(work: Work, bed: SlurmBed, calm: str) -> None:
@@ -38,13 +42,28 @@ def warm(work: Work, bed: SlurmBed, calm: str) -> None:
         run.until(
             lambda: all(os.path.exists(sockets.warm_socket(folder, node)) for node in run.slots()), "warm processes", 60
         )
-        os.kill(ranks.find(run, 3).pid, signal.SIGKILL)
+        os.kill(ranks.find(run, VICTIM).pid, signal.SIGKILL)
         run.until(lambda: len(run.history().attempts) > 1, "the next attempt", 60)
         run.wait_step(STRUCK)
         found = [ranks.find(run, rank) for rank in range(run.shape.world)]
         work.check("warm: every rank of the next attempt is forked", ok=all(one.forked for one in found))
 
     survive(work, SlurmRun(bed, _folder(), replace(SHAPE, warm=True)), "warm", strike, calm)
+
+
+def torchrun(work: Work, bed: SlurmBed, calm: str) -> None:
+    """The user's command is torchrun: one task a node starts it, and each rank has its shim below it."""
+
+    def strike(run: SlurmRun) -> None:
+        hosts = {step.hosts for step in _attempts(run)}
+        work.check("torchrun: one task a node", ok=hosts == {run.slots()})
+        found = [ranks.find(run, rank) for rank in range(run.shape.world)]
+        above = [_words(_parent(one.shim)) for one in found]
+        work.check("torchrun: every shim is torchrun's child", ok=all(launchers.MODULE in words for words in above))
+        os.kill(found[VICTIM].pid, signal.SIGKILL)
+
+    command = (sys.executable, "-m", launchers.MODULE, "--nproc-per-node", str(SHAPE.ranks_per_node))
+    survive(work, SlurmRun(bed, _folder(), SHAPE, launcher=command), "torchrun", strike, calm)
 
 
 def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], None], calm: str) -> None:
@@ -57,7 +76,8 @@ def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], N
         end = run.wait_over()
         history = run.history()
         work.check(f"{name}: the run has finished ({end})", ok=history.ended == "finished")
-        work.check(f"{name}: one incident", ok=len(history.incidents) == 1)
+        first = [one.rank for i in history.incidents if i.diagnosis for one in i.diagnosis.first]
+        work.check(f"{name}: one incident, and its earliest error is that of rank {VICTIM}", ok=first == [VICTIM])
         work.check(f"{name}: every slot stays", ok=run.slots() == before)
         work.check(f"{name}: the same bits", ok=run.weights_hash() == calm)
     finally:
@@ -66,7 +86,7 @@ def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], N
         shutil.rmtree(run.folder, ignore_errors=True)
 
 
-CASES = {"warm": warm}
+CASES = {"warm": warm, "torchrun": torchrun}
 
 
 def prove(work: Work) -> None:
@@ -78,6 +98,28 @@ def prove(work: Work) -> None:
     for case in CASES.values():
         with SlurmBed(BedShape(nodes=NODES)) as bed:
             case(work, bed, calm)
+
+
+def _attempts(run: SlurmRun) -> list[LaunchSpec]:
+    """The orders of all attempts."""
+    names = sorted(os.listdir(run.run.path("nodes", "orders")))
+    orders = (
+        localfiles.read_order(run.run.root, name.removesuffix(".json")) for name in names if name.endswith(".json")
+    )
+    return [order for order in orders if order.name.startswith("demo.a0")]
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    seen = processes.look(pid)
+    return seen.parent if seen is not None else 0
 
 
 def _folder() -> str:
