@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 
@@ -65,7 +66,9 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     if dry_run:
         return 0
     try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=CALL_S)
+        # sbatch obeys the variable as it does --no-kill, and hands it on: inside the job nothing else tells of it.
+        env = {**os.environ, "SBATCH_NO_KILL": "set"}
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=CALL_S, env=env)
     except FileNotFoundError:
         raise UserError("sbatch is not in PATH: is this a machine of the cluster?") from None
     except subprocess.TimeoutExpired:

@@ -7,7 +7,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Final
 
-from supervisor.doctor import Installation, Package
+from supervisor.doctor.machine import Installation, Package
 
 OURS: Final = ("supervisor", "slurm", "policies")
 

@@ -11,16 +11,25 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from threading import Event
 from typing import Final
 
 from slurm.sockets import LONGEST_PATH, agent_socket, make_socket_dir, node_socket, socket_dir, warm_socket
 from supervisor.agent.stacks import find_py_spy
-from supervisor.doctor import FolderSeen, Machine, SettingsSeen, SlurmSeen, SocketsSeen, StacksSeen
+from supervisor.doctor.machine import (
+    FolderSeen,
+    Machine,
+    SettingsSeen,
+    SlurmSeen,
+    SocketsSeen,
+    StacksSeen,
+)
 from supervisor.durable import create_whole, replace_whole
 from supervisor.errors import UserError
 from supervisor.observe.installed import look_at_installation, version_of
+from supervisor.observe.optional import look_at_nvrx, look_at_pyslurm
 from supervisor.observe.programs import look_at_programs
 from supervisor.prepare import examine
 from supervisor.profiles import load_profile
@@ -49,9 +58,9 @@ def look(config: str, run_dir: str) -> Machine:
         open_files=_open_files(),
         clock=_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         torch=version_of("torch") if find_spec("torch") else None,
-        nvrx=version_of("nvidia-resiliency-ext"),
-        pyslurm=version_of("pyslurm"),
-        slurm=look_at_slurm(),
+        nvrx=look_at_nvrx(settings.health.nvrx_python, os.path.dirname(os.path.abspath(config or "relight.toml"))),
+        pyslurm=look_at_pyslurm(version_of("pyslurm")),
+        slurm=replace(look_at_slurm(), wanted=_wants_slurm(settings)),
         programs=look_at_programs(settings, os.path.dirname(os.path.abspath(config or "relight.toml"))),
     )
 
@@ -206,7 +215,15 @@ def look_at_slurm() -> SlurmSeen:
     if srun is None:
         return SlurmSeen(found, None)
     try:
-        told = subprocess.run([srun, "--version"], capture_output=True, timeout=TRIAL_S, check=False).stdout
+        done = subprocess.run([srun, "--version"], capture_output=True, timeout=TRIAL_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return SlurmSeen(found, None)
-    return SlurmSeen(found, told.decode("ascii", "replace").strip()[:64] or None)
+    told, said = (text.decode("utf-8", "replace").strip() for text in (done.stdout, done.stderr))
+    return SlurmSeen(found, told[:64] or None, trouble=said[-500:])
+
+
+def _wants_slurm(settings: Settings) -> str:
+    if settings.cluster.kind == "slurm":
+        return 'cluster.kind = "slurm"'
+    inside = settings.cluster.kind == "auto" and os.environ.get("SLURM_JOB_ID")
+    return f"job {inside}" if inside else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from supervisor.doctor import ProgramSeen
+from supervisor.doctor.machine import ProgramSeen
 from supervisor.settings import Settings
 
 

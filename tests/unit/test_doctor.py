@@ -12,27 +12,33 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from supervisor import doctor
 from supervisor.agent.stacks import find_py_spy
 from supervisor.commands.doctor import command
-from supervisor.doctor import (
+from supervisor.doctor import machine as doctor
+from supervisor.doctor.machine import (
     CHECKS,
     FolderSeen,
     Installation,
     Machine,
+    NvrxSeen,
     Package,
     ProgramSeen,
+    PyslurmSeen,
     SettingsSeen,
     SlurmSeen,
     SocketsSeen,
     StacksSeen,
     examine,
 )
+from supervisor.doctor.verdict import Check, exit_code
 from supervisor.observe import machine
+from supervisor.observe.optional import look_at_nvrx, look_at_pyslurm
 from supervisor.observe.programs import look_at_programs
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = tuple((name, f"/usr/bin/{name}") for name in machine.SLURM_COMMANDS)
+NO_COMMANDS = tuple((name, None) for name, _ in COMMANDS)
+NO_CONF = "srun: fatal: Could not establish a configuration source"
 FIT = Machine(
     python=(3, 11, 7),
     installation=Installation(
@@ -45,8 +51,8 @@ FIT = Machine(
     open_files=1024,
     clock="tsc",
     torch="2.13.0+cpu",
-    nvrx="0.6.0",
-    pyslurm="25.11.1",
+    nvrx=NvrxSeen("0.7.0"),
+    pyslurm=PyslurmSeen("25.11.1", ""),
     slurm=SlurmSeen(COMMANDS, "slurm 25.11.3"),
 )
 
@@ -77,19 +83,33 @@ FAULTS = [
     ("clock", {"clock": "hpet"}),
     ("torch", {"torch": None, **broken("settings", warm=True)}),
     ("torch", {"torch": "2.5.1", **broken("settings", warm=True)}),
+    ("nvrx", broken("nvrx", version=None, python="/nvrx/bin/python", trouble="it has no nvidia-resiliency-ext")),
     ("slurm", broken("slurm", commands=(("srun", None), *COMMANDS[:3]))),
-    ("pyslurm", {"pyslurm": "24.11.0"}),
+    ("slurm", broken("slurm", commands=NO_COMMANDS, wanted="job 4711")),
+    ("slurm", broken("slurm", version=None, trouble=NO_CONF, wanted="job 4711")),
+]
+WARNINGS = [
+    ("torch", {"torch": "2.5.1"}),
+    ("nvrx", broken("nvrx", version="0.6.0")),
+    ("slurm", {**broken("slurm", version="slurm 24.05.3"), "pyslurm": PyslurmSeen(None)}),
+    ("slurm", {**broken("slurm", version=None, trouble=NO_CONF), "pyslurm": PyslurmSeen(None)}),
+    ("pyslurm", broken("pyslurm", version="24.11.0")),
+    ("pyslurm", broken("pyslurm", trouble="python: error: resolve_ctls_from_dns_srv (exit 1)")),
 ]
 UNKNOWNS = [
     ("room", broken("folder", free_bytes=None, free_files=None)),
     ("py-spy", broken("stacks", trouble=None)),
     ("clock", {"clock": None}),
-    ("torch", {"torch": None}),
-    ("torch", {"torch": "2.5.1"}),
-    ("nvrx", {"nvrx": None}),
+    ("torch", {"torch": "of unknown version"}),
     ("slurm", broken("slurm", version=None)),
-    ("pyslurm", {"pyslurm": None}),
-    ("pyslurm", {"pyslurm": "of unknown version"}),
+    ("pyslurm", broken("pyslurm", trouble=None)),
+    ("pyslurm", broken("pyslurm", version="of unknown version")),
+]
+OPTIONAL = [
+    ("torch", {"torch": None}),
+    ("nvrx", {"nvrx": NvrxSeen(None)}),
+    ("pyslurm", {"pyslurm": PyslurmSeen(None)}),
+    ("slurm", {**broken("slurm", commands=NO_COMMANDS, version=None), "pyslurm": PyslurmSeen(None)}),
 ]
 
 
@@ -105,12 +125,12 @@ def test_a_fit_machine_is_ok_in_every_check():
 @pytest.mark.parametrize(("name", "fields"), FAULTS)
 def test_a_fault_is_named_by_its_own_check_and_by_no_other(name, fields):
     seen = replace(FIT, **fields)
-    assert {n for n, state in states(seen).items() if state == "not ok"} == {name}
-    assert all(check.right for check in examine(seen) if check.state == "not ok")
+    assert {n for n, state in states(seen).items() if state == "bad"} == {name}
+    assert all(check.right for check in examine(seen) if check.state == "bad")
 
 
-def test_every_check_but_the_optional_one_can_fail():
-    assert {name for name, _ in FAULTS} == set(states(FIT)) - {"nvrx"}
+def test_every_check_can_fail():
+    assert {name for name, _ in FAULTS + WARNINGS} == set(states(FIT))
     assert len(states(FIT)) == len(CHECKS)
 
 
@@ -118,12 +138,26 @@ def test_every_check_but_the_optional_one_can_fail():
 def test_what_cannot_be_seen_is_unknown_not_ok_and_not_wrong(name, fields):
     found = states(replace(FIT, **fields))
     assert found[name] == "unknown"
-    assert "not ok" not in found.values()
+    assert "bad" not in found.values()
 
 
-def test_no_slurm_at_all_is_unknown():
-    found = states(replace(FIT, slurm=SlurmSeen(tuple((n, None) for n, _ in COMMANDS), None)))
-    assert (found["slurm"], found["pyslurm"]) == ("unknown", "unknown")
+@pytest.mark.parametrize(("name", "fields"), WARNINGS)
+def test_what_works_but_was_not_tried_is_a_warning_with_what_to_do(name, fields):
+    seen = replace(FIT, **fields)
+    assert {n: state for n, state in states(seen).items() if state != "ok"} == {name: "warn"}
+    assert all(check.right for check in examine(seen) if check.state == "warn")
+
+
+@pytest.mark.parametrize(("name", "fields"), OPTIONAL)
+def test_what_is_not_there_and_not_needed_is_ok(name, fields):
+    assert states(replace(FIT, **fields))[name] == "ok"
+
+
+def test_bad_comes_before_unknown_and_a_warning_changes_nothing():
+    def code(*states):
+        return exit_code(Check("x", state, "seen") for state in states)
+
+    assert [code("ok", "warn"), code("ok", "unknown"), code("unknown", "bad"), code()] == [0, 3, 1, 0]
 
 
 def test_the_other_supervisor_is_named_with_what_to_do():
@@ -161,7 +195,7 @@ def test_a_program_that_the_settings_name_is_looked_for_beside_them(text, wrong,
     seen = look_at_programs(machine.look_at_settings(str(config))[1], str(tmp_path))
     assert [one.trouble for one in seen if one.trouble] == ([wrong] if wrong else [])
     check = doctor.programs(replace(FIT, programs=seen))
-    assert (check.state, wrong in check.seen) == ("not ok" if wrong else "ok", True)
+    assert (check.state, wrong in check.seen) == ("bad" if wrong else "ok", True)
 
 
 def test_secrets_that_are_not_there_are_named_with_what_would_be_right(tmp_path):
@@ -314,7 +348,40 @@ def test_slurm_is_looked_for_in_path(tmp_path, monkeypatch):
     script(tmp_path / "srun", "echo slurm 24.05.3")
     seen = machine.look_at_slurm()
     assert (dict(seen.commands)["srun"], seen.version) == (str(tmp_path / "srun"), "slurm 24.05.3")
+    assert (seen.usable, seen.alone) == (False, False)
     assert doctor.slurm(replace(FIT, slurm=seen)).seen == "missing: squeue, sinfo, scontrol, scancel, sbatch"
+
+
+def test_slurm_commands_without_a_cluster_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    for name in machine.SLURM_COMMANDS:
+        script(tmp_path / name, f"echo '{NO_CONF}' >&2; exit 1")
+    seen = machine.look_at_slurm()
+    assert (seen.alone, seen.usable, seen.version) == (True, False, None)
+
+
+def test_pyslurm_is_imported_in_a_child_that_may_die_of_it(tmp_path):
+    assert look_at_pyslurm(None) == PyslurmSeen(None, None)
+    good = script(tmp_path / "good", "echo 'banner'; echo 'relight-doctor:imported'")
+    assert look_at_pyslurm("25.11.1", good).trouble == ""
+    ended = script(tmp_path / "ended", "echo 'python: fatal: no slurm.conf' >&2; exit 1")
+    assert look_at_pyslurm("25.11.1", ended).trouble == "python: fatal: no slurm.conf (exit 1)"
+    shot = script(tmp_path / "shot", "kill -SEGV $$")
+    assert look_at_pyslurm("25.11.1", shot).trouble == "no word (SIGSEGV)"
+    liar = script(tmp_path / "liar", "echo 'relight-doctor:imported'; exit 1")
+    assert look_at_pyslurm("25.11.1", liar).trouble == "no word (exit 1)"
+    hung = script(tmp_path / "hung", "exec sleep 100")
+    assert look_at_pyslurm("25.11.1", hung, 0.2).trouble == "no answer after 0 s"
+
+
+def test_nvrx_is_asked_in_the_python_that_the_settings_name(tmp_path):
+    script(tmp_path / "python", "echo 'relight-doctor:0.7.0'")
+    assert look_at_nvrx("python", str(tmp_path)) == NvrxSeen("0.7.0", str(tmp_path / "python"), "")
+    assert look_at_nvrx("away", str(tmp_path)).trouble == "No such file or directory"
+    assert (
+        "PackageNotFoundError" in look_at_nvrx(sys.executable, "/").trouble or look_at_nvrx(sys.executable, "/").version
+    )
+    assert look_at_nvrx("", "/").python == ""
 
 
 def test_settings_that_cannot_be_read_are_one_line(tmp_path):
@@ -336,9 +403,9 @@ def test_the_command_says_the_same_in_both_forms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = CliRunner().invoke(command, ["--json"], standalone_mode=False)
     data = json.loads(told.output)
-    assert told.return_value == (0 if data["ok"] else 1)
+    assert (told.return_value == 0) is data["ok"]
     text = CliRunner().invoke(command, [], standalone_mode=False).output.splitlines()
-    assert [line[9:22].strip() for line in text[:-1]] == [check["name"] for check in data["checks"]]
+    assert [line[9:23].strip() for line in text[:-1]] == [check["name"] for check in data["checks"]]
     assert [line[:7].strip() for line in text[:-1]] == [check["state"] for check in data["checks"]]
     assert os.listdir(tmp_path) == []
 
@@ -361,8 +428,8 @@ def test_bad_settings_make_the_exit_code_1(tmp_path, monkeypatch):
     Path("relight.toml").write_text("[layout]\ndp = 0\n")
     told = CliRunner().invoke(command, [], standalone_mode=False)
     assert told.return_value == 1
-    assert "not ok   settings       relight.toml:2: layout.dp = 0" in told.output
-    assert told.output.splitlines()[-1].startswith("Not ok: settings")
+    assert "bad      settings        relight.toml:2: layout.dp = 0" in told.output
+    assert told.output.splitlines()[-1].startswith("Bad: settings;")
 
 
 def fresh(path, *args):
@@ -385,7 +452,7 @@ def test_a_stranger_with_our_import_name_is_found(tmp_path):
     code, out, err = fresh(tmp_path)
     assert (code, err) == (1, "")
     assert f"slurm comes from {tmp_path / 'slurm'}" in out
-    assert out.splitlines()[-1] == "Not ok: packages; 0 checks unknown."
+    assert out.splitlines()[-1] == "Bad: packages; nothing is unknown; 0 warnings."
 
 
 def test_a_distribution_that_claims_our_import_name_is_found(tmp_path):
@@ -396,7 +463,7 @@ def test_a_distribution_that_claims_our_import_name_is_found(tmp_path):
     (info / "RECORD").write_text("supervisor/__init__.py,,\n")
     code, out, _ = fresh(tmp_path, "--json")
     check = json.loads(out)["checks"][0]
-    assert (code, check["name"], check["state"]) == (1, "packages", "not ok")
+    assert (code, check["name"], check["state"]) == (1, "packages", "bad")
     assert "supervisor belongs to the distribution supervisor too" in check["seen"]
 
 

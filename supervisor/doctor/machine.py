@@ -1,6 +1,6 @@
 """Is this installation and this machine fit? Judged from what was seen (`observe/machine.py`). Pure: facts in, verdicts out.
 
-Unknown is not ok and not wrong: it is said, and only what is wrong makes the exit code 1.
+What is not there and not needed is ok, and said; what could not be looked at is unknown.
 """
 
 from __future__ import annotations
@@ -8,15 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from supervisor.doctor.verdict import Check
 from supervisor.telling.say import count
 
-State = Literal["ok", "not ok", "unknown"]
 OURS: Final = "relight"
 PYTHON: Final = (3, 11)
 TORCH: Final = (2, 6)
 """As pyproject.toml asks for them."""
+NVRX: Final = "0.7.0"
+"""The version whose answers `agent/health/nvrx_child.py` was written for and tried with."""
+SLURMS: Final = ((22, 5), (24, 11), (25, 11), (26, 5))
+"""What the port was tried on (docs/slurm.md)."""
+_NO_CONF: Final = ("establish a configuration source", "process configuration file")
+"""What Slurm's commands say before they give up for want of a slurm.conf (22.05)."""
 ROOM_BYTES: Final = 1 << 30
 """The ends of the logs of 5,120 ranks (64 KiB each) are 0.3 GiB an incident; saves come on top."""
 ROOM_FILES: Final = 100_000
@@ -27,16 +33,6 @@ FAST_CLOCKS: Final = frozenset(
     {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen", "timebase", "tod"}
 )
 """Clock sources that are read without a system call or a slow bus."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the answer. `right`: what would be right; empty when it is."""
-
-    name: str
-    state: State
-    seen: str
-    right: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +105,43 @@ class StacksSeen:
 
 @dataclass(frozen=True, slots=True)
 class SlurmSeen:
-    """The commands that were looked for, where they are, and what `srun --version` says."""
+    """The commands that were looked for, where they are, and what `srun --version` says.
+
+    `wanted`: what makes this a matter of Slurm, such as `cluster.kind = "slurm"`; "" where nothing does. `trouble`: what
+    srun said instead of a version.
+    """
 
     commands: tuple[tuple[str, str | None], ...]
     version: str | None
+    wanted: str = ""
+    trouble: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Are the commands here without a cluster, as on a machine that just has the package?"""
+        return self.version is None and any(word in self.trouble for word in _NO_CONF)
+
+    @property
+    def usable(self) -> bool:
+        """Can a cluster be asked?"""
+        return not self.alone and all(path is not None for _, path in self.commands)
+
+
+@dataclass(frozen=True, slots=True)
+class PyslurmSeen:
+    """Its version (None: not there), and what importing it in a child met: "" nothing, None not tried."""
+
+    version: str | None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NvrxSeen:
+    """Its version (None: not there). `python`: the interpreter that health.nvrx_python names, "" for our own."""
+
+    version: str | None
+    python: str = ""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +157,8 @@ class Machine:
     open_files: int | None  # the soft limit; None: no limit
     clock: str | None
     torch: str | None
-    nvrx: str | None
-    pyslurm: str | None
+    nvrx: NvrxSeen
+    pyslurm: PyslurmSeen
     slurm: SlurmSeen
     programs: tuple[ProgramSeen, ...] = ()
 
@@ -149,7 +178,7 @@ def python(machine: Machine) -> Check:
     """3.11 or later."""
     seen = ".".join(map(str, machine.python))
     good = machine.python[:2] >= PYTHON
-    return Check("python", "ok", seen) if good else Check("python", "not ok", seen, "Python 3.11 or later")
+    return Check("python", "ok", seen) if good else Check("python", "bad", seen, "Python 3.11 or later")
 
 
 def packages(machine: Machine) -> Check:
@@ -168,7 +197,7 @@ def judge_installation(seen: Installation) -> Check:
         wrong += [f"{package.name} belongs to the distribution {other} too" for other in others]
     if wrong:
         remedy = f"pip uninstall {' '.join(sorted(foreign))}, then install relight again" if foreign else ""
-        return Check("packages", "not ok", "; ".join(wrong), remedy or f"all of them from {seen.home}")
+        return Check("packages", "bad", "; ".join(wrong), remedy or f"all of them from {seen.home}")
     version = f"relight {seen.version}" if seen.version else "relight, not installed"
     return Check("packages", "ok", f"{version}: {', '.join(p.name for p in seen.packages)} from {seen.home}")
 
@@ -177,7 +206,7 @@ def settings(machine: Machine) -> Check:
     """Can relight.toml and its profile be read?"""
     seen = machine.settings
     if seen.trouble:
-        return Check("settings", "not ok", seen.trouble, "settings and a profile that can be read")
+        return Check("settings", "bad", seen.trouble, "settings and a profile that can be read")
     return Check("settings", "ok", f"{seen.path or 'no relight.toml: defaults'}; profile {seen.profile}")
 
 
@@ -189,7 +218,7 @@ def programs(machine: Machine) -> Check:
         right = (
             "programs that are there and executable (a path counts from the folder of relight.toml), or leave them out"
         )
-        return Check("programs", "not ok", text, right)
+        return Check("programs", "bad", text, right)
     return Check("programs", "ok", ", ".join(one.name for one in machine.programs) or "the settings name none")
 
 
@@ -199,7 +228,7 @@ def run_directory(machine: Machine) -> Check:
     where = seen.path if seen.path == seen.tried_in else f"{seen.path} (tried in {seen.tried_in})"
     if seen.trouble:
         right = "a folder of yours on a file system where link(2) excludes and rename(2) replaces at once"
-        return Check("run-directory", "not ok", f"{where}: {seen.trouble}", right)
+        return Check("run-directory", "bad", f"{where}: {seen.trouble}", right)
     return Check("run-directory", "ok", f"{where}: exclusive link and atomic rename hold on this machine")
 
 
@@ -211,9 +240,9 @@ def room(machine: Machine) -> Check:
     files = "" if seen.free_files is None else f", {seen.free_files:,} files"
     text = f"{seen.free_bytes / 2**30:,.1f} GiB{files} free in {seen.tried_in}"
     if seen.free_bytes < ROOM_BYTES:
-        return Check("room", "not ok", text, "1 GiB for journal and evidence; saves need theirs on top")
+        return Check("room", "bad", text, "1 GiB for journal and evidence; saves need theirs on top")
     if seen.free_files is not None and seen.free_files < ROOM_FILES:
-        return Check("room", "not ok", text, f"{ROOM_FILES:,} files")
+        return Check("room", "bad", text, f"{ROOM_FILES:,} files")
     return Check("room", "ok", text)
 
 
@@ -221,12 +250,10 @@ def sockets(machine: Machine) -> Check:
     """Can unix sockets be made where they belong, and are their paths short enough?"""
     seen = machine.sockets
     if seen.trouble:
-        return Check(
-            "sockets", "not ok", seen.trouble, "a runtime directory (XDG_RUNTIME_DIR or /tmp) that you can write"
-        )
+        return Check("sockets", "bad", seen.trouble, "a runtime directory (XDG_RUNTIME_DIR or /tmp) that you can write")
     if seen.longest > seen.limit:
         text = f"{seen.folder}: a socket's path there has {seen.longest} bytes"
-        return Check("sockets", "not ok", text, f"{seen.limit} bytes at most: shorter names of nodes")
+        return Check("sockets", "bad", text, f"{seen.limit} bytes at most: shorter names of nodes")
     return Check("sockets", "ok", f"{seen.folder}: the longest path has {seen.longest} of {seen.limit} bytes")
 
 
@@ -236,20 +263,20 @@ def open_files(machine: Machine) -> Check:
     if machine.open_files is None or machine.open_files >= need:
         limit = "no limit" if machine.open_files is None else f"{machine.open_files:,}"
         return Check("open-files", "ok", f"{limit}; {need:,} are needed for {count(machine.settings.nodes, 'node')}")
-    return Check("open-files", "not ok", f"{machine.open_files:,} at most", f"ulimit -n {need}")
+    return Check("open-files", "bad", f"{machine.open_files:,} at most", f"ulimit -n {need}")
 
 
 def stacks(machine: Machine) -> Check:
     """Is the evidence of a stall within reach? Tried on a child that is no child of py-spy, as a rank is none."""
     seen = machine.stacks
     if seen.path is None:
-        return Check("py-spy", "not ok", "not found", "pip install py-spy; without it a stall leaves no stacks")
+        return Check("py-spy", "bad", "not found", "pip install py-spy; without it a stall leaves no stacks")
     if seen.trouble is None:
         return Check("py-spy", "unknown", f"{seen.path}: not tried")
     scope = "" if seen.scope is None else f"; kernel.yama.ptrace_scope = {seen.scope}"
     if seen.trouble:
         right = "kernel.yama.ptrace_scope = 0, or CAP_SYS_PTRACE for py-spy" if seen.scope else "py-spy dump works"
-        return Check("py-spy", "not ok", f"{seen.path}: {seen.trouble}{scope}", right)
+        return Check("py-spy", "bad", f"{seen.path}: {seen.trouble}{scope}", right)
     return Check("py-spy", "ok", f"{seen.path}: read the stack of a process of ours{scope}")
 
 
@@ -260,7 +287,7 @@ def clock(machine: Machine) -> Check:
     if machine.clock in FAST_CLOCKS:
         return Check("clock", "ok", machine.clock)
     right = f"one of {', '.join(sorted(FAST_CLOCKS))}; why the kernel left it: dmesg | grep -i clocksource"
-    return Check("clock", "not ok", machine.clock, right)
+    return Check("clock", "bad", machine.clock, right)
 
 
 def torch(machine: Machine) -> Check:
@@ -269,42 +296,75 @@ def torch(machine: Machine) -> Check:
     right = "pip install 'relight[train]', with the training command's own Python"
     if machine.torch is None:
         if wanted:
-            return Check("torch", "not ok", "not found, and run.warm = true asks for it", right)
-        return Check("torch", "unknown", "not found; only the reference trainer and warm ranks need it here")
-    if version is not None and version < TORCH:
-        return Check("torch", "not ok" if wanted else "unknown", f"{machine.torch}, not tried below 2.6", right)
+            return Check("torch", "bad", "not found, and run.warm = true asks for it", right)
+        return Check("torch", "ok", "not found; only the reference trainer and warm ranks need it here")
+    if version is None:
+        return Check("torch", "unknown", f"{machine.torch}: no version can be read from that", right)
+    if version < TORCH:
+        return Check("torch", "bad" if wanted else "warn", f"{machine.torch}, not tried below 2.6", right)
     return Check("torch", "ok", f"{machine.torch} (found, not imported)")
 
 
 def nvrx(machine: Machine) -> Check:
-    """Optional."""
-    if machine.nvrx is None:
-        return Check("nvrx", "unknown", "nvidia-resiliency-ext is not there; it is optional")
-    return Check("nvrx", "ok", machine.nvrx)
+    """Optional; the agents' checks read its results, which may look different in another version."""
+    seen = machine.nvrx
+    if seen.trouble:
+        right = "a Python that has nvidia-resiliency-ext, or leave health.nvrx_python out: its checks would be unknown"
+        return Check("nvrx", "bad", f"{seen.python}: {seen.trouble}", right)
+    if seen.version is None:
+        return Check("nvrx", "ok", "nvidia-resiliency-ext is not there; it is optional")
+    where = f" in {seen.python}" if seen.python else ""
+    if seen.version != NVRX:
+        text = f"{seen.version}{where}, not tried: {NVRX} was"
+        return Check("nvrx", "warn", text, f"nvidia-resiliency-ext {NVRX}, or see that its checks answer")
+    return Check("nvrx", "ok", f"{seen.version}{where}")
 
 
 def slurm(machine: Machine) -> Check:
     """All commands or none: half of them is a broken installation."""
-    missing = [name for name, path in machine.slurm.commands if path is None]
-    if len(missing) == len(machine.slurm.commands):
-        return Check("slurm", "unknown", "no Slurm commands here; a run on one machine needs none")
+    seen = machine.slurm
+    missing = [name for name, path in seen.commands if path is None]
+    if len(missing) == len(seen.commands) and not seen.wanted:
+        return Check("slurm", "ok", "no Slurm commands here; a run on one machine needs none")
     if missing:
-        return Check("slurm", "not ok", f"missing: {', '.join(missing)}", "all of Slurm's commands in PATH")
-    version = machine.slurm.version
-    return Check("slurm", "ok", version) if version else Check("slurm", "unknown", "srun --version gives no version")
+        text = f"missing: {', '.join(missing)}" + (f"; {seen.wanted} asks for them" if seen.wanted else "")
+        return Check("slurm", "bad", text, "all of Slurm's commands in PATH, on a login node and on every node")
+    if seen.alone:
+        asked = f"; {seen.wanted} asks for one" if seen.wanted else ""
+        text = f"the commands are here, and no cluster: no slurm.conf is found{asked}"
+        right = "SLURM_CONF, or /etc/slurm/slurm.conf, where this is a machine of a cluster; a run on one machine needs none"
+        return Check("slurm", "bad" if seen.wanted else "warn", text, right)
+    if seen.version is None:
+        return Check(
+            "slurm", "unknown", "srun --version gives no version", "srun --version, by hand: what does it say?"
+        )
+    version = _version(seen.version)
+    if version not in SLURMS:
+        tried = ", ".join(f"{year}.{month:02d}" for year, month in SLURMS)
+        return Check(
+            "slurm", "warn", f"{seen.version}, not tried", f"relight was tried on {tried}: try a small job first"
+        )
+    return Check("slurm", "ok", seen.version)
 
 
 def pyslurm(machine: Machine) -> Check:
-    """Optional; where it is there, it must be built for the Slurm that is there."""
-    if machine.pyslurm is None:
-        return Check("pyslurm", "unknown", "not there; it is optional, Slurm's commands are the base")
-    ours, theirs = _version(machine.pyslurm), _version(machine.slurm.version)
+    """Optional; where it is there, it must be built for the Slurm that is there. It is not used where it does not match."""
+    seen = machine.pyslurm
+    if seen.version is None:
+        return Check("pyslurm", "ok", "not there; it is optional, Slurm's commands are the base")
+    ours, theirs = _version(seen.version), _version(machine.slurm.version)
     if ours is None or theirs is None:
-        return Check("pyslurm", "unknown", f"{machine.pyslurm}; no Slurm version to compare with")
+        right = "nothing, if Slurm's commands do: they are the base"
+        return Check("pyslurm", "unknown", f"{seen.version}; no Slurm version to compare with", right)
     if ours != theirs:
-        text = f"{machine.pyslurm} beside {machine.slurm.version}"
-        return Check("pyslurm", "not ok", text, f"pyslurm {theirs[0]}.{theirs[1]:02d}, or none")
-    return Check("pyslurm", "ok", f"{machine.pyslurm}, as Slurm")
+        right = f"pyslurm {theirs[0]}.{theirs[1]:02d}, or none: Slurm's commands are the base"
+        return Check("pyslurm", "warn", f"{seen.version} beside {machine.slurm.version}", right)
+    if seen.trouble:
+        right = "a pyslurm that was built against this libslurm, or none: Slurm's commands are the base"
+        return Check("pyslurm", "warn", f"{seen.version} can't be imported: {seen.trouble}", right)
+    if seen.trouble is None:
+        return Check("pyslurm", "unknown", f"{seen.version}: importing it was not tried")
+    return Check("pyslurm", "ok", f"{seen.version}, as Slurm; a process of its own can import it")
 
 
 CHECKS: Final[tuple[Callable[[Machine], Check], ...]] = (

@@ -1,0 +1,120 @@
+"""Everything of Slurm and of the shared file system, in order, with a deadline each. The parts meet here and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from slurm import parsing
+from slurm.calls import clean_environment
+from supervisor.doctor import cluster, job, nodes, probe, shared_fs, step
+from supervisor.doctor.cluster import Ask, Who
+from supervisor.doctor.verdict import Check
+
+STEP_S: Final = 60.0
+"""For all nodes to answer: 640 tasks took 26 s to start on one small machine; a hung node is given up by srun after 40 s."""
+_DECODERS: Final = 4
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the run asks for. `job`: the Slurm job to look into, "" for none; `listen`, `options`, `drain` as in [cluster]."""
+
+    run_dir: str
+    nodes: int
+    job: str = ""
+    drain: bool = True
+    listen: str = ""
+    options: tuple[str, ...] = ()
+    step_s: float = STEP_S
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All verdicts, and one row a node of the job."""
+
+    checks: tuple[Check, ...]
+    rows: tuple[nodes.Row, ...] = ()
+
+
+def file_system(run_dir: str, tell: Tell) -> tuple[Check, ...]:
+    """Measured where the run will live."""
+    tell("trying the file system of the run")
+    try:
+        with shared_fs.scratch(run_dir) as folder:
+            return shared_fs.look(folder)
+    except OSError as error:
+        text = f"{error.strerror or error}: {error.filename or run_dir}"
+        return (Check("fs-create", "bad", text, "a folder that you can write"),)
+
+
+def slurm(wanted: Wanted, ask: Ask, who: Who, env: Mapping[str, str], tell: Tell) -> Found:
+    """The cluster, then the job, then its nodes. `env`: ours, with the variables of the job."""
+    tell("asking Slurm")
+    seen = cluster.look(ask, who, nodes=wanted.nodes, drain=wanted.drain)
+    if not seen.answers or not wanted.job:
+        return Found(seen.checks)
+    accounting = seen.config.get("AccountingStorageType", "").startswith("accounting_storage/slurmdbd")
+    ours = job.look(ask, wanted.job, env, needed=wanted.nodes, accounting=accounting)
+    if not ours.nodes:
+        return Found((*seen.checks, *ours.checks))
+    checks, rows = on_nodes(wanted, ours.nodes, seen, ask, env, tell)
+    return Found((*seen.checks, *ours.checks, *checks), rows)
+
+
+def on_nodes(
+    wanted: Wanted, names: tuple[str, ...], seen: cluster.Seen, ask: Ask, env: Mapping[str, str], tell: Tell
+) -> tuple[tuple[Check, ...], tuple[nodes.Row, ...]]:
+    """One step over all of them, and what it showed."""
+    homes, digest = probe.packages()
+    ours = nodes.Ours(homes["supervisor"] or "", digest, sys.version_info[:3], secrets.token_hex(16))
+    socket = ("-S", seen.munge_socket) if seen.munge_socket else ()
+    words = ("munge", "-n", *socket) if seen.has_munge else ()
+    tell(f"0 of {len(names):,} nodes have answered")
+    try:
+        with shared_fs.scratch(wanted.run_dir) as folder:
+            address = wanted.listen or _address(ask, env.get("SLURMD_NODENAME", ""))
+            place = step.Place(wanted.job, names, folder, address, wanted.options, words)
+            with open(os.path.join(folder, "nonce"), "x", encoding="ascii") as file:
+                file.write(ours.nonce)
+            heard = asyncio.run(step.run(place, clean_environment(env), wanted.step_s, tell))
+    except OSError as error:
+        text = f"the step can't be started: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        return (Check("nodes", "unknown", text, "srun in PATH, and a folder for the run that you can write"),), ()
+    munged = _munged(heard, seen.munge_socket, ask) if words else {}
+    rows = nodes.rows(names, heard, ours, munged)
+    return nodes.judge(rows, heard, ours, deadline_s=wanted.step_s, munge=bool(words)), rows
+
+
+def _address(ask: Ask, here: str) -> str:
+    """How other nodes reach this host: NodeAddr where it is a node, as the controller tells its agents; else its name."""
+    if here:
+        answer = ask("sinfo", "--noheader", "--Node", f"--nodes={here}", "-O", parsing.NODE_FORMAT)
+        try:
+            row = parsing.nodes(answer.out).get(here) if answer.ok else None
+        except ValueError:
+            row = None
+        if row is not None:
+            return row.address
+    return os.uname().nodename
+
+
+def _munged(heard: step.Heard, socket: str, ask: Ask) -> dict[str, str]:
+    """What was wrong with each node's credential, "" for one that this host takes."""
+
+    def one(told: Mapping[str, object]) -> str:
+        credential = told.get("credential")
+        if not isinstance(credential, str) or not credential:
+            return f"no credential: {told.get('munge') or 'munge said nothing'}"
+        return cluster.decoded(ask, credential, socket)
+
+    with ThreadPoolExecutor(_DECODERS) as pool:
+        return dict(zip(heard.reports, pool.map(one, heard.reports.values()), strict=True))
