@@ -122,8 +122,8 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
             return f"{name} is gone"
         if node.state is NodeState.SILENT and s.now - node.since >= s.rules.node.silent_s:
             return f"{name} does not answer"
-        if node.drained_by_other and name in {new for _, _, new in decision.swaps}:
-            return f"{name} was drained by somebody else"
+        if name in {new for _, _, new in decision.swaps} and (why := _unfit_spare(s, decision, node)):
+            return why
     if decision.checkpoint is not None:
         unfit = [r for r in s.history.unfit if r.id == decision.checkpoint]
         if any(decision.restores is None or r.location == "archive" for r in unfit):
@@ -132,6 +132,29 @@ def contradiction(s: Situation, decision: Recover) -> str | None:
     if done := [c.id for c in _everywhere(s) if c.phase is CheckpointPhase.COMPLETED]:
         return f"{done[-1]} has been completed since: nothing is thrown away unseen"
     return None
+
+
+def _unfit_spare(s: Situation, decision: Recover, node: NodeView) -> str | None:
+    """Why a spare that was chosen can't take its slot after all. What could not be checked is no reason against it."""
+    if node.drained_by_other:
+        return f"{node.name} was drained by somebody else"
+    if node.unhealthy:
+        return f"{node.name} is unhealthy: {node.unhealthy[0]}"
+    asked = question(s.history, s.rules, s.now) if decision.incident is not None else None
+    if asked is not None and node.agent and asked.is_overdue(node):
+        return f"{node.name} was not checked again within {s.rules.node.check_s:g} s, as it was asked to"
+    return None
+
+
+def question(history: History, rules: Rules, now: float) -> spares.Asked | None:
+    """What the spares are asked because of the open incident: when it is opened, by each new controller, and when a halt is
+    lifted. None while no incident is open.
+    """
+    incident = history.incident
+    if incident is None:
+        return None
+    since = max(incident.times.confirmed or 0.0, history.epoch_began_at, history.resumed_at or 0.0)
+    return spares.Asked(incident.number, since + rules.node.check_s, rules.node.check_s, now)
 
 
 def _checkpoint_gone(s: Situation, decision: Recover) -> str | None:
@@ -165,7 +188,7 @@ def start(s: Situation) -> Decision | None:
     if attempt is None:
         if (missing := s.layout.slots_needed - len(ready)) > 0:
             return _too_few(s, missing, readiness.told(nodes, nodes, barred))
-        return _recover(s, tuple(ready[: s.layout.slots_needed]), (), None)
+        return _recover(s, readiness.first(s.layout.slots_needed, nodes, barred), (), None)
     failing = [i for i, name in enumerate(attempt.slots) if name not in ready]
     late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
     filled = spares.choose(attempt.slots, failing, nodes, barred, late=late)
@@ -272,7 +295,8 @@ def recover(s: Situation) -> Decision | None:
         if name in barred or name not in s.view.nodes or s.view.nodes[name].state is not NodeState.UP
     ]
     late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
-    filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares, late)
+    asked = question(s.history, s.rules, s.now)
+    filled = spares.choose(attempt.slots, failing, s.view.nodes, barred, choice.spares, late, asked)
     if unheard := [n for n in choice.spares if n in s.view.nodes and not s.view.nodes[n].agent]:
         coming = _may_still_answer(s, incident, attempt.slots, barred | (s.view.nodes.keys() - unheard))
         if coming is not None:
@@ -281,8 +305,10 @@ def recover(s: Situation) -> Decision | None:
         without = ", ".join(str(n) for n in filled.slots_without)
         coming = _may_still_answer(s, incident, attempt.slots, barred)
         if coming is not None:
-            return Wait(Reason.NO_SPARE, coming, f"slot {without} waits for a spare whose agent is started")
-        seen = f"no healthy spare for slot {without}"
+            return Wait(
+                Reason.NO_SPARE, coming, f"slot {without} waits for a spare whose agent is started or checks its node"
+            )
+        seen = f"no healthy spare for slot {without}{_why_none(s.view.nodes, attempt.slots, barred, asked)}"
         kept = f", or the node kept: relight resume {s.history.run} --keep-node {bars[0]}" if bars else ""
         return _halt(s, incident, Reason.NO_SPARE, seen, f"another node, or a node brought back{kept}")
     text = ask[1] if ask else verdict.why
@@ -306,16 +332,31 @@ def _wait_until_heard_of(s: Situation, nodes: Mapping[str, NodeView], barred: Co
 def _may_still_answer(
     s: Situation, incident: Incident, slots: tuple[str, ...], barred: Collection[str]
 ) -> float | None:
-    """Until when a spare that is up may still get its agent; None when there is none, or it had its time.
+    """Until when a spare that is up may still get its agent, or be checked; None when there is none, or it had its time.
 
-    The agents find a new controller within seconds, and one that has ended is started again: no reason to halt.
+    The agents find a new controller within seconds, one that has ended is started again, and it looks at its node within
+    seconds: no reason to halt.
     """
     times = incident.times
-    until = max(times.stopped or 0.0, times.confirmed or 0.0, s.history.epoch_began_at) + s.rules.node.gone_s
+    since = max(times.stopped or 0.0, times.confirmed or 0.0, s.history.epoch_began_at)
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
-    waiting = [n for n in s.view.nodes.values() if not n.agent and n.name not in slots and n.name not in barred]
+    nodes = s.view.nodes.values()
+    waiting = [n for n in nodes if not n.agent and n.name not in slots and n.name not in barred]
     up = any(n.state is NodeState.UP and not n.drained_by_other for n in waiting)
-    return min(until, s.now + LOOK_AGAIN_S) if up and s.now < until else None
+    asked = question(s.history, s.rules, s.now)
+    checking = [n for n in nodes if asked and spares.why_not(n, slots, barred) == spares.NOT_CHECKED]
+    until = max((asked.until_of(n) for n in checking if asked), default=0.0)
+    until = max(until, since + s.rules.node.gone_s if up else 0.0)
+    return min(until, s.now + LOOK_AGAIN_S) if s.now < until else None
+
+
+def _why_none(
+    nodes: Mapping[str, NodeView], slots: tuple[str, ...], barred: Collection[str], asked: spares.Asked | None
+) -> str:
+    """Why each of the spares that there are is none, for a person; empty where there are none."""
+    free = {n.name: spares.why_not(n, slots, barred, asked) for n in nodes.values() if n.name not in slots}
+    said = [f"{name} {why}" for name, why in sorted(free.items()) if why and name not in barred]
+    return f": {readiness.few(said)}" if said else ""
 
 
 def _ask_first(

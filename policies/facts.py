@@ -177,7 +177,11 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node, as seen now. `since` is when this state was first seen, `checked_at` the last good health check."""
+    """One node, as seen now. `since` is when this state was first seen.
+
+    `checked_at`: when its agent, connected since `agent_since`, last ended a whole round of checks (None: it has told of
+    none yet), of `checks` things; `checked_for`: the newest incident for which it has looked at its node anew.
+    """
 
     name: str
     state: NodeState
@@ -189,6 +193,9 @@ class NodeView:
     switch: str | None = None
     unhealthy: tuple[str, ...] = ()  # what its checks found to be wrong: such a node is no spare
     unchecked: tuple[str, ...] = ()  # the checks that could not look, and why: unknown, not healthy
+    agent_since: float | None = None
+    checks: int = 0
+    checked_for: int = 0
 
 
 @dataclass(frozen=True, slots=True)

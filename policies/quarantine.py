@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from policies.facts import FaultClass, NodeState
+from policies import spares
+from policies.facts import FaultClass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -189,11 +190,13 @@ def on_probation(history: History, rules: QuarantineRules, now: float) -> frozen
 
 
 def returning(history: History, nodes: Mapping[str, NodeView], now: float) -> tuple[str, ...]:
-    """Barred nodes whose time is over and that pass the check: the cluster shows them up, nobody drained them, an agent answers."""
+    """Barred nodes whose time is over and that pass the check: the cluster shows them up, nobody drained them, an agent answers
+    and has looked, and nothing is wrong there.
+    """
     over = {b.node for b in history.bars if b.returned_at is None and b.until is not None and b.until <= now}
     held = {b.node for b in history.bars if b.returned_at is None and (b.until is None or b.until > now)}
     seen = [nodes[name] for name in sorted(over - held) if name in nodes]
-    return tuple(n.name for n in seen if n.state is NodeState.UP and n.agent and not n.drained_by_other)
+    return tuple(n.name for n in seen if spares.why_not(n, (), ()) is None)
 
 
 def _slots(history: History) -> int:

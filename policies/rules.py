@@ -47,6 +47,9 @@ class NodeRules(_Section):
 
     silent_s: Seconds = 6
     others_answer_share: Share = 0.5
+    check_s: Seconds = 60
+    """So long a spare may take to look at itself anew before it takes a slot, and a spare that has just come for its first
+    look. One that has not answered by then is passed over."""
     launch_s: Seconds = 120
     """An attempt whose ranks have not all started after this time has not launched."""
     gone_s: Seconds = 60

@@ -7,12 +7,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies.facts import NodeState, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+
+NOT_CHECKED: Final = "not checked yet"
+NOT_CHECKED_AGAIN: Final = "not checked again, as it was asked to"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question to all spares to look at themselves anew, because of this incident. `until`: they may take so long, wall
+    seconds; one whose agent came later has `check_s` from then on.
+    """
+
+    incident: int
+    until: float
+    check_s: float
+    now: float
+
+    def until_of(self, node: NodeView) -> float:
+        """How long this node may take, for this question or for its first look."""
+        return self.until if node.agent_since is None else max(self.until, node.agent_since + self.check_s)
+
+    def is_overdue(self, node: NodeView) -> bool:
+        """Has it left the question unanswered?"""
+        return node.checked_for < self.incident and self.now >= self.until_of(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +61,14 @@ def choose(
     barred: Collection[str],
     preferred: tuple[str, ...] = (),
     late: Collection[str] = (),
+    asked: Asked | None = None,
 ) -> Filled | Short:
     """Fill each failing slot with a healthy spare; no other slot changes.
 
     `preferred` are spares that a person named, in order: they go first where they are healthy, and nothing makes an
-    unhealthy node a spare. `late` are healthy nodes that are used only when no other is left.
+    unhealthy node a spare. `late` are healthy nodes that are used only when no other is left. `asked`: see `why_not`.
     """
-    usable = {name for name, node in nodes.items() if why_not(node, slots, barred) is None}
+    usable = {name for name, node in nodes.items() if why_not(node, slots, barred, asked) is None}
     open_slots = sorted(set(failing_slots))
     first = tuple(name for name in dict.fromkeys(preferred) if name in usable)[: len(open_slots)]
     rest = sorted(usable.difference(first), key=lambda name: (-_checked(nodes[name]), name))
@@ -61,8 +86,11 @@ def choose(
     )
 
 
-def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str]) -> str | None:
-    """Why a node is no healthy spare; None when it is one."""
+def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str], asked: Asked | None = None) -> str | None:
+    """Why a node is no healthy spare; None when it is one. `asked`: the question that it may not leave unanswered.
+
+    A check that could not look is in no node's way; a node of which nobody knows whether anything was looked at is no spare.
+    """
     if node.name in slots:
         return "holds a slot"
     if node.name in barred:
@@ -75,7 +103,9 @@ def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str]) -> 
         return "drained by somebody else"
     if node.unhealthy:
         return f"unhealthy: {node.unhealthy[0]}"
-    return None
+    if node.checked_at is None:
+        return NOT_CHECKED
+    return NOT_CHECKED_AGAIN if asked is not None and asked.is_overdue(node) else None
 
 
 def _assign(

@@ -21,6 +21,15 @@ class StartAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """Ask the agent of a spare to look at its node anew, because of an incident: it may have to take a slot."""
+
+    node: str
+    incident: int
+    kind: Literal["check"] = "check"
+
+
+@dataclass(frozen=True, slots=True)
 class Capture:
     """Keep the evidence of an attempt, before anything of it is killed."""
 
@@ -156,6 +165,7 @@ class Release:
 
 Action = (
     StartAgent
+    | Check
     | Capture
     | Fence
     | Stop
@@ -196,6 +206,8 @@ def key(action: Action) -> str:
     match action:
         case StartAgent():
             return f"start-agent:{action.node}"
+        case Check():
+            return f"check:{action.incident}:{action.node}"
         case Capture():
             return f"capture:{action.incident}"
         case Fence() | Stop() | MakeView() | Launch() | AskStop():
@@ -235,6 +247,9 @@ def is_done(action: Action, view: View) -> bool:
     match action:
         case StartAgent():
             return view.nodes is not UNKNOWN and action.node in view.nodes and view.nodes[action.node].agent
+        case Check():
+            found = None if view.nodes is UNKNOWN else view.nodes.get(action.node)
+            return found is not None and found.checked_for >= action.incident
         case Capture():
             return view.capture is not None and view.capture.incident == action.incident and view.capture.done
         case Fence():

@@ -2,7 +2,7 @@
 
 | | observe | approve | auto | paused |
 |---|---|---|---|---|
-| watch, capture, agents, first start | yes | yes | yes | yes; no start |
+| watch, capture, agents, checks of spares, first start | yes | yes | yes | yes; no start |
 | seal, copy into the archive, read again | no | yes | yes | yes |
 | abandon, retention | no | yes | yes | no |
 | fence and stop a dead attempt | no | yes | yes | no |
@@ -84,7 +84,7 @@ def may_only_be_slow(history: History, rules: Rules) -> bool:
 def gate(action: Action, decision: Decision, history: History, rules: Rules) -> Permission:
     """Permitted or Held, with the reason in words."""
     match action:
-        case actions.StartAgent() | actions.Capture() | actions.Begin() | actions.Release():
+        case actions.StartAgent() | actions.Check() | actions.Capture() | actions.Begin() | actions.Release():
             return _YES
         case actions.Seal() | actions.Archive() | actions.Scrub():
             return Held(f"mode observe: would {action.kind} it", asks=False) if history.mode == "observe" else _YES

@@ -24,6 +24,8 @@ from policies.facts import (
 
 NEWEST = 16
 """So many saves are kept beside those that may be started from; older ones decide nothing."""
+EVERY_QUESTION = 1 << 31
+"""Of a node that stands among those that are ready: it had answered what was asked, whatever the incident's number."""
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})\Z", re.DOTALL)
 
 Row = tuple[str, int, int, int]
@@ -57,13 +59,15 @@ def look_of(view: View, history: History, world: int) -> Look:
     nodes = () if view.nodes is UNKNOWN else tuple(view.nodes.values())
     # What the checks of a node say decides only whether it may be a spare.
     nodes = tuple(replace(n, unchecked=(), unhealthy=n.unhealthy[:1] if n.name not in slots else ()) for n in nodes)
-    well = [n for n in nodes if _is_well(n)]
+    number = history.incident.number if history.incident else 0
+    well = [n for n in nodes if _is_well(n) and (not slots or n.name in slots or _is_checked(n, number))]
+    fine = {n.name for n in well}
     settled = [n for n in well if not slots or n.name in slots]
     switches = sorted({n.switch for n in settled}, key=str)
     return Look(
         well=tuple((s, tuple(rows(n.name for n in settled if n.switch == s))) for s in switches),
         ready=tuple((n.name, n.switch, n.checked_at) for n in well if slots and n.name not in slots),
-        ill=tuple(n for n in nodes if not _is_well(n)),
+        ill=tuple(n for n in nodes if n.name not in fine),
         nodes_unknown=view.nodes is UNKNOWN,
         unread=view.unread,
         checkpoints=None if view.checkpoints is UNKNOWN else _that_matter(view.checkpoints),
@@ -82,7 +86,8 @@ def look_of(view: View, history: History, world: int) -> Look:
 def view_of(look: Look, world: int) -> View:
     """The View that decides as the one seen did."""
     nodes = {name: NodeView(name, NodeState.UP, 0.0, True, switch=s) for s, some in look.well for name in names(some)}
-    nodes |= {n: NodeView(n, NodeState.UP, 0.0, True, checked_at=at, switch=s) for n, s, at in look.ready}
+    ready = NodeView("", NodeState.UP, 0.0, True, checked_for=EVERY_QUESTION)
+    nodes |= {n: replace(ready, name=n, checked_at=at, switch=s) for n, s, at in look.ready}
     nodes |= {n.name: n for n in look.ill}
     exits = tuple(RankExit(r, "", look.attempt or 0, 0.0, 0) for r in range(world if look.all_clean else 0))
     return View(
@@ -102,6 +107,11 @@ def view_of(look: Look, world: int) -> View:
 
 def _is_well(node: NodeView) -> bool:
     return node.state is NodeState.UP and node.agent and not node.drained_by_other and not node.unhealthy
+
+
+def _is_checked(node: NodeView, incident: int) -> bool:
+    """Has it told of its checks, and answered what it was asked because of this incident?"""
+    return node.checked_at is not None and node.checked_for >= incident
 
 
 def _that_matter(saves: tuple[CheckpointState, ...]) -> tuple[CheckpointState, ...]:

@@ -104,6 +104,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if view.nodes is not UNKNOWN and history.ended is None and back:
         blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
         steps += [actions.StartAgent(name) for name in blind]
+    steps += _questions(history, view, now)
     steps += _launch_again(history, view)
     steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
@@ -117,6 +118,29 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
     return (*steps, *_chores(history, view, rules, now))
+
+
+def _questions(history: History, view: View, now: float) -> list[Action]:
+    """Every spare is asked to look at itself anew as soon as an incident is open, while the old attempt is being stopped: the
+    one that is chosen then has answered by the time that it is needed.
+    """
+    attempt, incident = history.attempt, history.incident
+    waits = attempt is not None and incident is not None and incident.attempt == attempt.number
+    if attempt is None or incident is None or not waits or history.halted or view.nodes is UNKNOWN:
+        return []
+    barred = history.barred(now)
+    free = [n for n in view.nodes.values() if n.name not in attempt.slots and n.name not in barred]
+    able = sorted(n.name for n in free if n.state is NodeState.UP and n.agent and not n.drained_by_other)
+    asked = [actions.Check(name, incident.number) for name in able]
+    return [one for one in asked if not actions.is_done(one, view)]
+
+
+def unanswered(decision: Decision, view: View) -> frozenset[str]:
+    """Spares of a plan that have not looked at themselves anew yet: nothing is launched on them before they have."""
+    if not isinstance(decision, Recover) or decision.incident is None or view.nodes is UNKNOWN:
+        return frozenset()
+    asked = (actions.Check(new, decision.incident) for _, _, new in decision.swaps)
+    return frozenset(one.node for one in asked if not actions.is_done(one, view))
 
 
 def _chores(history: History, view: View, rules: Rules, now: float) -> list[Action]:

@@ -179,6 +179,10 @@ class Agents(Protocol):
         """Ask for what the logs say by now, and for stacks."""
         ...
 
+    def check(self, node: str, incident: int) -> None:
+        """Ask a node's agent for a whole round of checks that begins after this question."""
+        ...
+
     def when_captured(self, callback: Callable[[int], None]) -> None:
         """Call back once when the capture is done, with how many ranks are unknown."""
         ...

@@ -119,7 +119,7 @@ def _cost(one: CheckpointState, view: View) -> SaveCost:
 
 def _settled(book: Notebook, view: View) -> None:
     """An intent is settled by sight, or by an effect that failed outright."""
-    failed = dict(view.failures)
+    failed, incident = dict(view.failures), book.history.incident
     for name, intent in book.history.intents.items():
         action = intent.action
         if isinstance(action, actions.Action) and actions.is_done(action, view):
@@ -128,6 +128,8 @@ def _settled(book: Notebook, view: View) -> None:
             book.note(Settled(name, "failed", failed[name]))
         elif isinstance(action, actions.SLOW) and name not in view.at_work and _is_moot(intent, view, book.history):
             book.note(Settled(name, "moot"))
+        elif isinstance(action, actions.Check) and (incident is None or incident.number != action.incident):
+            book.note(Settled(name, "moot"))  # of a node that never answered, and need not any more
 
 
 def _is_moot(intent: Intent, view: View, history: History) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.decide import Situation, contradiction, decide
+from policies.decide import Situation, contradiction, decide, question
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -30,7 +30,7 @@ from supervisor.actions import RETRY_MAX, RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate
 from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, Withdrawn
 from supervisor.looked import look_of
-from supervisor.plan import AGENTS_WAIT_S, plan, upkeep
+from supervisor.plan import AGENTS_WAIT_S, plan, unanswered, upkeep
 from supervisor.remember import Notebook, remember
 
 DEFAULT_RETRY_S = 10.0
@@ -74,6 +74,10 @@ def tick(history: History, view: View, layout: Layout, rules: Rules, now: float,
             break
         if isinstance(action, actions.Launch) and (not _is_down(book.history) or _unheard(action, view, history, now)):
             due.append(now + 1.0)
+            break
+        if isinstance(action, actions.Launch) and unanswered(decision, view):
+            asked = question(book.history, rules, now)  # the answer is a signal; that there is none shows here
+            due += [asked.until if asked and asked.until > now else now + 1.0]
             break
         chosen.append(action)
         break

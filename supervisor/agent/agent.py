@@ -74,7 +74,7 @@ class Agent:
         self._watched: list[str] = []
         self._found: deque[Message] = deque(maxlen=_FOUND)
         self._follower = Follower(run_dir, node, poll_s, self._board.speaks)
-        self._health = Rounds(self._say_health, lambda: self._attempt)
+        self._health = Rounds(self._say_health, self._say_checked, lambda: self._attempt)
         self._kernel: KernelLog = Nothing("not looked for yet")
         self._uplink = Uplink(run_dir, self._hello, self._welcome, self._obey)
         self._reader = Reading(node, self._uplink.send)
@@ -154,6 +154,8 @@ class Agent:
         if kind == "attempt":
             self._newer(message.get("attempt"))
             self._beat(message.get("clock"))
+        elif kind == "check":
+            self._health.ask(message.get("incident"))
         elif kind == "capture":
             self._start(self._capture(message))
         elif kind == "watch":
@@ -293,6 +295,7 @@ class Agent:
         plan = await asyncio.to_thread(read_plan, self._run_dir)
         if isinstance(plan, str):
             self._health.note({"health": unknown(plan)})
+            await self._health.run([], 0)
             return
         self._kernel = await asyncio.to_thread(find, plan.kernel_log.replace("%N", self._node))
         self._follower.listen(self._kernel)
@@ -304,6 +307,9 @@ class Agent:
 
     def _say_health(self, results: list[Message]) -> None:
         self._uplink.send({"type": "health", "node": self._node, "results": results})
+
+    def _say_checked(self, ended: Message) -> None:
+        self._uplink.send({"type": "checked", "node": self._node, **ended})
 
     # --- to the controller -----------------------------------------------------------------------------------------
 

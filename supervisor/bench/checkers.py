@@ -151,7 +151,7 @@ class Slots(Promise):
     """The map of each launch, against the one before and the quarantine."""
 
     number = 3
-    title = "every slot holds one node that is not quarantined; a swap changes nothing else"
+    title = "every slot holds one node that is not quarantined, and a spare only after a new look; a swap changes nothing else"
 
     def entry(self, case: Checkers, stamped: Stamped) -> None:
         """Look at the map of a launch."""
@@ -161,6 +161,8 @@ class Slots(Promise):
         barred = case.barred(stamped.at) & set(launch.slots)
         if barred:
             case.broken(self, f"attempt {launch.attempt} uses {', '.join(sorted(barred))}, in quarantine")
+        for name in _not_looked(case, launch):
+            case.broken(self, f"attempt {launch.attempt} takes {name}, and no look at it says that it is well")
         before = case.history.attempt.slots if case.history.attempt else launch.slots
         proof = prove_swap(case.world.given.layout, before, launch.slots)
         if not proof.good or len(set(launch.slots)) != len(launch.slots):
@@ -171,6 +173,18 @@ class Slots(Promise):
         known = next((a.slots for a in case.history.attempts if a.number == attempt), None)
         if known is not None and case.world.training.attempts[attempt].slots != known:
             case.broken(self, f"attempt {attempt} runs on other nodes than the journal says")
+
+
+def _not_looked(case: Checkers, launch: actions.Launch) -> list[str]:
+    """Truth: the nodes that come into a slot because of an incident, and have not looked since it began, or are broken."""
+    if launch.incident is None or case.history.attempt is None:
+        return []
+    new = sorted(set(launch.slots) - set(case.history.attempt.slots))
+    world, own = case.world, case.history.incident
+    looked = {n: world.agents[n].looked_for >= launch.incident and not world.cluster.nodes[n].fault for n in new}
+    if own is None or own.attempt != case.history.attempt.number:
+        return []  # the run begins anew with an old incident open: nobody was asked because of it
+    return [name for name in new if not looked[name]]
 
 
 class IntentFirst(Promise):

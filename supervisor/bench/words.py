@@ -79,6 +79,24 @@ def drain(node: str, who: str = "admin") -> Do:
     return lambda world: world.drain_node(node, who)
 
 
+def falls_ill(node: str, fault: str = "GPU 3 has fallen off the bus") -> Do:
+    """Something breaks in a machine that holds no slot; only a look at it finds that."""
+
+    def do(world: SimWorld) -> None:
+        world.cluster.nodes[node].fault = fault
+
+    return do
+
+
+def looks_hang(node: str) -> Do:
+    """From now on a look at this machine never ends, though its agent beats."""
+
+    def do(world: SimWorld) -> None:
+        world.cluster.nodes[node].hangs = True
+
+    return do
+
+
 def rank_dies(rank: int, *words: str, signal: int = 9) -> Do:
     """A rank is killed; these are its last lines."""
     return lambda world: world.training.rank_dies(rank, signal=signal, words=words)

@@ -29,6 +29,7 @@ from supervisor.actions import (
     Bar,
     Begin,
     Capture,
+    Check,
     Fence,
     Launch,
     MakeView,
@@ -44,6 +45,7 @@ from supervisor.looked import Look
 
 AnyAction = Annotated[
     StartAgent
+    | Check
     | Capture
     | Fence
     | Stop

@@ -15,7 +15,7 @@ from supervisor.observe import messages
 from supervisor.observe.capturing import Capturing
 from supervisor.observe.connection import Connection
 from supervisor.observe.intake import Clock, Intake
-from supervisor.observe.messages import Hello, Raw
+from supervisor.observe.messages import Checked, Hello, Raw
 from supervisor.observe.reads import Reads
 
 _RECORD: Final = 4096
@@ -40,6 +40,8 @@ class NodeAgent:
     unhealthy: tuple[str, ...] = ()
     """What its checks found to be wrong, each with its text; `unchecked`: those that could not look, and why."""
     unchecked: tuple[str, ...] = ()
+    checked: Checked | None = None
+    """The last whole round of checks that it has told of since it connected."""
 
 
 class Hub:
@@ -73,6 +75,7 @@ class Hub:
         self._met: set[str] = set()
         self._all: set[Connection] = set()
         self._gone: dict[str, int] = {}
+        self._checked: dict[str, Checked] = {}
         self._epoch = 0
         self._attempt = 0
         self._nodes: frozenset[str] = frozenset()
@@ -85,6 +88,7 @@ class Hub:
             "rank": self._rank,
             "finding": self._finding,
             "health": self._health,
+            "checked": self._is_checked,
             "captured": self._captured,
             "gone": self._is_gone,
             "read-part": self._read,
@@ -120,6 +124,9 @@ class Hub:
         before = self._connections.get(greeting.node)
         self._connections[greeting.node] = connection
         self._met.add(greeting.node)
+        self._checked.pop(
+            greeting.node, None
+        )  # it may be another process, of a node that has booted since; it says it again
         self.changes += 1
         if before is not None:
             before.close()
@@ -222,6 +229,10 @@ class Hub:
         if self._server is not None:
             asyncio.get_running_loop().call_later(deadline_s, self._deadline, asked)
 
+    def check(self, node: str, incident: int) -> None:
+        """Ask one agent to look at its node anew. One that does not hear it is asked again by whoever waits for the answer."""
+        self._ask(node, {"type": "check", "incident": incident})
+
     def when_captured(self, callback: Callable[[int], None]) -> None:
         """Call back once, with the number of ranks that are unknown, when the capture now under way is done."""
         if self._capturing is not None:
@@ -244,6 +255,7 @@ class Hub:
                 told=one.told,
                 unhealthy=told(node, "unhealthy"),
                 unchecked=told(node, "unknown"),
+                checked=self._checked.get(node),
             )
             for node, one in self._connections.items()
         }
@@ -330,6 +342,16 @@ class Hub:
         news = self._intake.health(raw.get("results"), connection.node, _clock(connection))
         self.changes += bool(news)
         if any(one.state != "unknown" for one in news):
+            self._on_event()
+
+    def _is_checked(self, connection: Connection, raw: Raw) -> None:
+        said, before = messages.checked(raw, _clock(connection).offset), self._checked.get(connection.node)
+        if said is None:
+            self.ignored()
+            return
+        self._checked[connection.node] = said
+        if before is None or said.incident > before.incident:  # that it is checked anew every minute is no news
+            self.changes += 1
             self._on_event()
 
     def _captured(self, connection: Connection, raw: Raw) -> None:

@@ -266,12 +266,15 @@ class World:
                 state=state,
                 since=since,
                 agent=agent is not None and agent.told,
-                checked_at=agent.last_beat if agent else None,
+                checked_at=agent.checked.at if agent and agent.checked else None,
                 drained_by_other=row.condition is NodeCondition.DRAINED,
                 old_ranks_gone=agent.gone_attempt if agent else 0,
                 switch=row.switch,
                 unhealthy=agent.unhealthy if agent else (),
                 unchecked=agent.unchecked if agent else (),
+                agent_since=agent.since if agent else None,
+                checks=agent.checked.checks if agent and agent.checked else 0,
+                checked_for=agent.checked.incident if agent and agent.checked else 0,
             )
         return nodes
 

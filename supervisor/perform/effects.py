@@ -95,6 +95,8 @@ class Effects:
         match action:
             case actions.StartAgent():
                 self._wanted.append(action)
+            case actions.Check():
+                ports.agents.check(action.node, action.incident)
             case actions.Capture():
                 self._capture(action)
             case actions.Fence():

@@ -11,6 +11,7 @@ from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
 from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
+from supervisor.telling.spares_line import hot, spares_lines
 from supervisor.telling.told import told_lines
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     if view is None:
         lines.append("Nodes and checkpoints: not seen; no view at hand.")
     else:
-        lines += [_nodes(history, view, now), *_saves(view, now, known), *copies_lines(history, view, now, known)]
+        lines += [
+            _nodes(history, view, now),
+            *spares_lines(history, view, now),
+            *_saves(view, now, known),
+            *copies_lines(history, view, now, known),
+        ]
     if history.incidents:
         last = history.incidents[-1]
         lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
@@ -187,10 +193,8 @@ def _nodes(history: History, view: View, now: float) -> str:
         return f"Nodes: unknown; the cluster cannot be read{blind}. Nothing is done on that account."
     slots = history.attempt.slots if history.attempt else ()
     barred = history.barred(now)
-    held = frozenset(slots)
     up = sum(1 for n in slots if n in view.nodes and view.nodes[n].state is NodeState.UP)
-    spares = [n for n in view.nodes.values() if n.name not in held and n.name not in barred]
-    ready = sum(1 for n in spares if n.state is NodeState.UP and n.agent and not n.drained_by_other)
+    ready = hot(history, view, now)
     bad = [f"{n} ({view.nodes[n].state})" if n in view.nodes else f"{n} (unknown)" for n in slots]
     bad = [
         text

@@ -186,3 +186,31 @@ def test_what_the_checks_keep_goes_with_the_agent(run_dir, agents):
             return kept
 
     assert not os.path.exists(asyncio.run(scene()))
+
+
+def test_a_node_that_is_asked_looks_anew_and_a_new_controller_hears_what_it_said(run_dir, agents):
+    looks, bad = os.path.join(run_dir, "looks"), os.path.join(run_dir, "bad")
+
+    def checked(controller):
+        agent = controller.hub.connected().get("n000")
+        return agent.checked if agent is not None else None
+
+    async def scene():
+        async with Controller(run_dir) as controller:
+            site = f"echo x >> {looks}; test ! -e {bad} || {{ echo 'no port is up'; exit 1; }}"
+            agents(commands=[["sh", "-c", site]])
+            first = await controller.until(lambda: checked(controller))
+            assert (first.incident, controller.told("unhealthy")) == (0, {})
+            assert first.checks > 1
+            _add(bad, "")
+            controller.hub.check("n000", 5)
+            again = await controller.until(lambda: checked(controller).incident == 5 and checked(controller))
+            assert controller.told("unhealthy") == {"command sh": "no port is up"}  # before the round is over
+            assert again.at >= first.at
+        async with Controller(run_dir, epoch=2) as second:
+            heard = await second.until(lambda: checked(second))
+            assert (heard.incident, second.told("unhealthy")) == (5, {"command sh": "no port is up"})
+
+    asyncio.run(scene())
+    with open(looks) as file:
+        assert len(file.readlines()) == 2

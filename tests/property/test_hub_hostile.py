@@ -39,10 +39,11 @@ found = st.fixed_dictionaries(
     ),
 )
 messages = st.fixed_dictionaries(
-    {"type": st.sampled_from(["beat", "rank", "finding", "captured", "gone", "hello"]) | anything},
+    {"type": st.sampled_from(["beat", "rank", "finding", "captured", "gone", "hello", "checked"]) | anything},
     optional={
         "m": said | anything, "ranks": st.lists(st.lists(small | anything, max_size=6), max_size=4) | st.dictionaries(st.text(max_size=3), anything) | anything,
         "finding": found | anything, "attempt": small | anything, "incident": small | anything, "wall": anything, "echo": anything, "dropped": anything,
+        "ended": small | anything, "took_s": small | anything, "checks": small | anything, "for": small | anything,
     },
 )  # fmt: skip
 

@@ -91,6 +91,7 @@ class World:
         self.fenced: set[int] = set()
         self.views: dict[int, str | None] = {}
         self.capture: CaptureView | None = None
+        self.looked: dict[str, int] = {}  # node -> the newest incident for which it has looked at itself anew
         self.under_way: list[tuple[float, Action]] = []
         self.stamped: list[Stamped] = []
         self.history = History()
@@ -123,7 +124,7 @@ class World:
         wanted = self.history.attempt.checkpoint if self.history.attempt else None
         ranks = range(LAYOUT.world)
         return View(
-            nodes={n: NodeView(n, s, since, s is NodeState.UP) for n, (s, since) in self.nodes.items()},
+            nodes={n: self.node(n, s, since) for n, (s, since) in self.nodes.items()},
             attempt=shown,
             checkpoints=tuple(self.saves.values()),
             expected=Expected(
@@ -139,6 +140,10 @@ class World:
             cluster_as_of=self.now,
             store_as_of=self.now,
         )
+
+    def node(self, name: str, state: NodeState, since: float) -> NodeView:
+        seen = NodeView(name, state, since, state is NodeState.UP, checked_at=0.0)
+        return replace(seen, checked_for=self.looked.get(name, 0))
 
     def reachable(self, attempt: int) -> bool:
         return any(self.nodes[n][0] is NodeState.UP for n in self.ranks[attempt].values())
@@ -183,6 +188,10 @@ class World:
             barred = self.history.barred(self.now)
             good = len(set(launch.slots)) == LAYOUT.slots_needed and not barred & set(launch.slots)
             promise("slots hold distinct nodes that are not barred", kept=good)
+            held, own = self.history.attempts[-2:-1], self.history.incidents[-1:]
+            new = set(launch.slots) - set(held[0].slots) if held and own and own[0].number == launch.incident else set()
+            looked = all(self.looked.get(n, 0) >= (launch.incident or 0) for n in new)
+            promise("a spare looks anew before it takes a slot", kept=looked)
         whole = [c.id for c in self.saves.values() if c.phase is FULL]
         promise(
             "only from a completed save", kept=launch.checkpoint in whole or (launch.checkpoint is None and not whole)
@@ -228,6 +237,8 @@ class World:
         match action:
             case actions.Capture():
                 self.capture = CaptureView(action.incident, done=True, kept=3, unknown=0)
+            case actions.Check() if self.nodes[action.node][0] is NodeState.UP:
+                self.looked[action.node] = action.incident
             case actions.Fence():
                 self.fenced.add(action.attempt)
             case actions.Stop() if action.attempt in self.ranks:
@@ -342,6 +353,11 @@ def blind_to_old_ranks(history: History, view: View, rules: Rules) -> LOOK:
     return history, replace(view, fenced=everyone, steps_running=frozenset()), rules
 
 
+def believes_all_spares(history: History, view: View, rules: Rules) -> LOOK:
+    assert not isinstance(view.nodes, str)
+    return history, replace(view, nodes={n: replace(one, checked_for=99) for n, one in view.nodes.items()}), rules
+
+
 def unfinished_is_completed(history: History, view: View, rules: Rules) -> LOOK:
     assert isinstance(view.checkpoints, tuple)
     lied = tuple(replace(c, phase=FULL, manifest_hash="m", completed_at=9e9) for c in view.checkpoints)
@@ -368,6 +384,7 @@ LOSSES = [("wait", 0, 20), ("lose", 1, 20), ("up", 1, 5), ("lose", 0, 20)]
 PLANTED = [
     ("one attempt has reachable ranks", blind_to_old_ranks, None, [("wait", 0, 20), ("die", 1, 20)]),
     ("only from a completed save", unfinished_is_completed, None, [("wait", 0, 7), ("die", 1, 20)]),
+    ("a spare looks anew", believes_all_spares, None, [("wait", 0, 20), ("lose", 1, 20)]),
     ("halted stays halted", forgets_the_halt, None, [("wait", 0, 20), ("halt", 0, 0), ("die", 1, 20)]),
     ("slots hold distinct nodes that are not barred", forgets_the_bars, None, LOSSES),
     ("no effect without an intent", None, Intended, [("wait", 0, 5)]),

@@ -107,6 +107,26 @@ def _exchanged(_: SimEffects, action: Action, __: History) -> list[Action]:
     return [action]
 
 
+def _believed(effects: SimEffects, action: Action, _: History) -> list[Action]:
+    """3: who is asked to look is taken for one that has looked, and has found nothing."""
+    if isinstance(action, actions.Check):
+        effects._ports.agents.take(Named(action.node), {"type": "checked", **LOOKED, "for": action.incident})  # type: ignore[attr-defined]
+        return []
+    return [action]
+
+
+LOOKED = {"ended": 1.0, "took_s": 0.0, "checks": 9}
+
+
+@dataclass
+class Named:
+    """As much of a connection as is asked for."""
+
+    node: str
+    offset: float = 0.0
+    offset_bound: float = 0.0
+
+
 def _unasked(_: SimEffects, action: Action, __: History) -> list[Action]:
     """4: with each seal something is abandoned that nobody intended."""
     return [action, actions.Abandon((action.checkpoint,))] if isinstance(action, actions.Seal) else [action]

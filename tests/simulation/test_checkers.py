@@ -16,6 +16,7 @@ from supervisor.bench.simulate import Outcome, Scenario, every, tell
 from supervisor.bench.words import (
     at,
     drain,
+    falls_ill,
     kill_controller,
     late_requests,
     lose,
@@ -72,6 +73,12 @@ PLANTED = (
         plants.GivesBackAnything,
     ),
     Planted(3, "a launch that exchanges two slots", story(RANK), lambda: plants.EffectPlant(plants._exchanged)),
+    Planted(
+        3,
+        "a spare that is believed to be well because it was asked",
+        story(at("09:04", falls_ill("n0008")), NODE),
+        lambda: plants.EffectPlant(plants._believed),
+    ),
     Planted(4, "a seal that also abandons", story(), lambda: plants.EffectPlant(plants._unasked)),
     Planted(5, "the latest error wins", story(RANK), plants.LatestWins),
     Planted(6, "a halt that lifts itself", story(NODE, given=GIVEN.but(spares=0)), plants.LiftsItself),

@@ -47,7 +47,7 @@ SAMPLES = 8  # a step
 
 
 def node(name: str, state: NodeState = NodeState.UP, since: float = 0.0, *, agent: bool = True) -> NodeView:
-    return NodeView(name, state, since, agent)
+    return NodeView(name, state, since, agent, checked_at=0.0 if agent else None)
 
 
 def nodes(count: int = 4) -> dict[str, NodeView]:
@@ -108,7 +108,10 @@ def show(view: View, action: Action) -> View:
     """The world after an action that it obeyed at once."""
     match action:
         case actions.StartAgent() if view.nodes is not UNKNOWN:
-            return replace(view, nodes={**view.nodes, action.node: replace(view.nodes[action.node], agent=True)})
+            return replace(view, nodes={**view.nodes, action.node: _served(view.nodes[action.node])})
+        case actions.Check() if view.nodes is not UNKNOWN:
+            answered = replace(view.nodes[action.node], checked_for=action.incident)
+            return replace(view, nodes={**view.nodes, action.node: answered})
         case actions.Capture():
             return replace(view, capture=CaptureView(action.incident, True, LAYOUT.world, 0))
         case actions.Fence():
@@ -151,6 +154,11 @@ def show(view: View, action: Action) -> View:
             return replace(view, released=True)
         case _:
             return view
+
+
+def _served(one: NodeView) -> NodeView:
+    """With an agent that has looked at its node."""
+    return replace(one, agent=True, checked_at=0.0)
 
 
 def _phase(view: View, ids: set[str], phase: CheckpointPhase) -> View:
@@ -218,7 +226,8 @@ class Scene:
         raise AssertionError(f"it never comes to rest: {[type(e).__name__ for e in turn.entries]}")
 
     def kinds(self) -> list[str]:
-        return [a.kind for a in self.done]
+        """What was done, but for the questions to the spares: they are asked beside all else."""
+        return [a.kind for a in self.done if a.kind != "check"]
 
     def of(self, kind: str) -> list[Action]:
         return [a for a in self.done if a.kind == kind]

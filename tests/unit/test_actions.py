@@ -16,6 +16,7 @@ from supervisor.journal.entries import ENTRY, Intended
 IN_PROGRESS, FRAMEWORK_DONE = CheckpointPhase.IN_PROGRESS, CheckpointPhase.FRAMEWORK_DONE
 ALL: list[Action] = [
     actions.StartAgent("n1"),
+    actions.Check("n2", 1),
     actions.Capture(1, 1, stacks=True),
     actions.Fence(1),
     actions.Stop(1),

@@ -94,7 +94,7 @@ def test_six_hundred_and_forty_nodes_stay_small() -> None:
     names = tuple(f"n{i:04d}" for i in range(640))
     scene = training()
     attempt = replace(scene.history.attempts[0], slots=names)
-    seen = {n: NodeView(n, NodeState.UP, 0.0, agent=True) for n in (*names, "n0640")}
+    seen = {n: NodeView(n, NodeState.UP, 0.0, agent=True, checked_at=1.0) for n in (*names, "n0640")}
     view = replace(scene.view, nodes=seen)
     history = replace(scene.history, attempts=(attempt,))
     settings = Settings.model_validate({"layout": {"tp": 8, "pp": 8, "dp": 80, "ranks_per_node": 8}})

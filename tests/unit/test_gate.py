@@ -41,6 +41,7 @@ HALT = Halt(Reason.NO_SPARE, "", "", 1, 1)
 LAUNCH = actions.Launch(2, 1, PLAN.slots, PLAN.checkpoint, NOTHING_DONE, 1)
 WATCH: list[Action] = [
     actions.StartAgent("n1"),
+    actions.Check("n1", 1),
     actions.Capture(1, 1, stacks=True),
     actions.Begin(("a",)),
     actions.Release(),

@@ -24,7 +24,10 @@ class Scene:
 
     def __init__(self):
         self.now, self.attempt, self.told = 100.0, 1, []
-        self.rounds = Rounds(self.told.append, lambda: self.attempt, lambda: self.now, lambda: self.now)
+        self.ended = []
+        self.rounds = Rounds(
+            self.told.append, self.ended.append, lambda: self.attempt, lambda: self.now, lambda: self.now
+        )
 
     def say(self, at, verdict, name="disk /data"):
         self.now = at
@@ -109,7 +112,7 @@ def test_a_check_that_breaks_is_unknown_and_one_that_hangs_holds_up_no_other(sce
 
     async def run():
         told = asyncio.Event()
-        rounds = Rounds(lambda results: (scene.told.extend(results), told.set()), lambda: 1)
+        rounds = Rounds(lambda results: (scene.told.extend(results), told.set()), scene.ended.append, lambda: 1)
         some = [Fake("hangs", hangs), Fake("breaks", breaks), Fake("well", well)]
         task = asyncio.create_task(rounds.once(some))
         while len(scene.told) < 2:
@@ -124,7 +127,7 @@ def test_a_check_that_breaks_is_unknown_and_one_that_hangs_holds_up_no_other(sce
     assert scene.told[-1]["name"] == "hangs"
 
 
-def test_rounds_go_on_and_none_is_none(scene):
+def test_rounds_go_on(scene):
     async def run():
         third, looks = asyncio.Event(), []
 
@@ -137,7 +140,66 @@ def test_rounds_go_on_and_none_is_none(scene):
         task = asyncio.create_task(scene.rounds.run([Fake("x", look)], 0.001, 0.0))
         await third.wait()
         task.cancel()
-        await scene.rounds.run([Fake("x", look)], 0.0, 0.0)  # ends by itself
+
+    asyncio.run(run())
+    assert [one["checks"] for one in scene.ended] == [1, 1]
+
+
+def test_without_checks_that_is_told_once_and_to_who_asks():
+    ended: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+    rounds = Rounds(lambda _: None, ended.put_nowait, lambda: 1)
+
+    async def looked():
+        raise AssertionError("nothing is to be looked at")
+
+    async def run():
+        task = asyncio.create_task(rounds.run([Fake("x", looked)], 0.0, 0.0))
+        first = await ended.get()
+        rounds.ask(3)
+        second = await ended.get()
+        task.cancel()
+        assert [(one["checks"], one["for"]) for one in (first, second)] == [(0, 0), (0, 3)]
+
+    asyncio.run(run())
+
+
+class Slow:
+    """A check that ends when it is let go, and says when it begins."""
+
+    names = ("x",)
+
+    def __init__(self):
+        self.begun, self.go = asyncio.Queue(), asyncio.Queue()
+
+    async def look(self):
+        self.begun.put_nowait(None)
+        return {"x": await self.go.get()}
+
+
+def test_a_question_is_answered_by_a_round_that_began_after_it_and_the_results_come_first():
+    told: asyncio.Queue[object] = asyncio.Queue()
+    rounds = Rounds(lambda results: told.put_nowait(results[0]["state"]), told.put_nowait, lambda: 1)
+
+    async def run():
+        check = Slow()
+        task = asyncio.create_task(rounds.run([check], 3600.0, 0.0))
+        await check.begun.get()
+        rounds.ask(7)  # the calm round is under way: what it says may be from before
+        check.go.put_nowait(healthy("well"))
+        assert [await told.get(), (await told.get())["for"]] == ["healthy", 0]
+        await check.begun.get()  # and not after an hour
+        rounds.ask(7)  # asked again: one question
+        check.go.put_nowait(unhealthy("gpu-lost", "gone"))
+        assert [await told.get(), (await told.get())["for"]] == ["unhealthy", 7]
+        rounds.ask(7)  # the answer was lost: it is said again, without another look
+        assert (await told.get())["for"] == 7
+        assert check.begun.empty()
+        for nonsense in (None, True, 0, -1, "8", 9.0):
+            rounds.ask(nonsense)
+        rounds.tell_all()
+        assert [await told.get(), (await told.get())["for"]] == ["unhealthy", 7]
+        assert check.begun.empty()
+        task.cancel()
 
     asyncio.run(run())
 

@@ -187,6 +187,8 @@ def test_nonsense_is_ignored_and_counted():
             {"type": "rank", "m": {"k": "step", "r": True, "a": 1, "step": 1}}, {"type": "rank", "m": {"k": "step", "r": 1, "a": 1, "step": "1"}},
             {"type": "rank", "m": {"k": "loaded", "r": 1, "a": 1}}, {"type": "rank", "m": {"k": "exit", "r": 1, "a": 1, "rank": 2}},
             {"type": "finding", "finding": {"attempt": 1, "kind": "x", "role": "guilty", "category": "", "text": ""}},
+            {"type": "checked"}, {"type": "checked", "ended": 1.0, "took_s": 1.0, "checks": -1, "for": 0},
+            {"type": "checked", "ended": 1.0, "took_s": 1.0, "checks": 9, "for": 1 << 40},
             {"type": "captured", "incident": 1, "ranks": {}}, {"type": "gone", "attempt": 1}, {"type": "gone", "attempt": -1},
             {"type": "beat", "ranks": [[0, 1, "step"], [99, 1, "step", 1, 0.0], [0, 1, "step", 1, "0"], [[], {}, 1, 1, 1.0]]},
         ]  # fmt: skip
@@ -322,6 +324,33 @@ def test_gone_counts_for_older_attempts_only():
         assert bench.hub.connected()["n000"].gone_attempt == 3
         messages = [await peer.read()]
         assert (messages[0]["type"], messages[0]["attempt"]) == ("attempt", 4)
+
+    play(scene)
+
+
+def test_a_round_of_checks_is_news_the_first_time_and_when_it_was_asked_for():
+    def checked(bench):
+        return bench.hub.connected()["n000"].checked
+
+    async def scene(bench):
+        peer = await bench.agent()
+        assert checked(bench) is None
+        told = {"type": "checked", "node": "n000", "took_s": 0.5, "checks": 9}
+        changes = []
+        for incident, ended in ((0, 10.0), (0, 70.0), (2, 75.0), (2, 130.0)):
+            before = bench.hub.changes
+            peer.write({**told, "ended": ended, "for": incident})
+            await peer.taken()
+            assert round(checked(bench).at) == ended + 100
+            changes.append(bench.hub.changes - before)
+        assert changes == [changes[1] + 1, changes[1], changes[1] + 1, changes[1]]
+        assert (checked(bench).checks, checked(bench).incident) == (9, 2)
+        bench.hub.check("n000", 3)
+        bench.hub.check("n007", 3)  # nobody is there to hear it
+        asked = await peer.read()
+        assert (asked["type"], asked["incident"], asked["epoch"]) == ("check", 3, 3)
+        await bench.agent()  # another process for the same node: what its checks say is not known yet
+        assert checked(bench) is None
 
     play(scene)
 

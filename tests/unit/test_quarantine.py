@@ -209,8 +209,8 @@ def test_the_second_bar_within_thirty_days_is_for_good() -> None:
 
 
 def test_a_node_comes_back_through_a_check_only() -> None:
-    """Its time is over, the cluster shows it up, nobody has drained it, an agent answers there."""
-    up = NodeView("n1", NodeState.UP, 0.0, agent=True)
+    """Its time is over, the cluster shows it up, nobody has drained it, an agent answers there, and its checks found nothing."""
+    up = NodeView("n1", NodeState.UP, 0.0, agent=True, checked_at=1.0)
     over = history(bars=(replace(bar("n1", 0.0), until=NOW),))
     assert returning(over, {"n1": up}, NOW) == ("n1",)
     for wrong in (
@@ -218,6 +218,8 @@ def test_a_node_comes_back_through_a_check_only() -> None:
         replace(up, drained_by_other=True),
         replace(up, state=NodeState.SILENT),
         replace(up, state=NodeState.UNKNOWN),
+        replace(up, checked_at=None),
+        replace(up, unhealthy=("gpus: 7 of 8",)),
     ):
         assert returning(over, {"n1": wrong}, NOW) == ()
     assert returning(over, {}, NOW) == ()

@@ -28,7 +28,7 @@ def test_the_same_switch_comes_before_a_fresher_check() -> None:
 
 
 def test_then_the_freshest_check_then_the_name() -> None:
-    nodes = world(node("s2", None, "c"), node("s1", 5.0, "c"), node("s0", 5.0, "c"), node("s3", 4.0, "c"))
+    nodes = world(node("s2", 1.0, "c"), node("s1", 5.0, "c"), node("s0", 5.0, "c"), node("s3", 4.0, "c"))
     filled = choose(SLOTS, [0, 1, 2, 3], nodes, ())
     assert isinstance(filled, Filled)
     assert filled.slots == ("s0", "s1", "s3", "s2")

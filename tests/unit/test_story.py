@@ -444,7 +444,10 @@ def test_the_first_words_say_how_it_stands(fields, said):
 
 
 def view(**fields):
-    up = {n: NodeView(n, NodeState.UP, 0.0, agent=True) for n in (*nodes(), "n0643", "n0644")}
+    looked = NodeView(
+        "", NodeState.UP, 0.0, agent=True, checked_at=at("11:44:20"), checks=9, unchecked=("nvrx: not here",)
+    )
+    up = {n: replace(looked, name=n) for n in (*nodes(), "n0643", "n0644")}
     up["n0001"] = NodeView("n0001", NodeState.SILENT, at("11:44:50"))
     row = StepRow(13, 41300, 1, 1, 0, 2.25, 1.4e-4, None, 35.0, at("11:44:57"))
     running = AttemptView(
@@ -465,14 +468,28 @@ def status(history=None, **fields):
 
 def test_the_status_is_ten_lines_that_say_where_it_stands():
     told = status()
-    assert len(told.splitlines()) <= 10
+    assert len(told.splitlines()) <= 11
     assert (
         "Iteration 41,300, running, phase step, last advance 3 s ago, loss 2.25, learning rate 0.00014. Behind: ranks 8."
         in told
     )
     assert "Nodes: 639 of 640 slots up; 1 hot spare ready; barred: n0417. Not up: n0001 (silent). Seen 1 s ago." in told
+    assert "Spares: n0644 (9 checks, 40 s ago; could not look: nvrx)." in told
     assert "Way back: iteration 41,200 (a0012-i0041200), saved 10:00:00, completed 10:07:41." in told
     assert "1 completed save; not completed: iteration 41,300 (in-progress). Store seen 2 s ago." in told
+
+
+def test_a_spare_is_hot_only_when_its_checks_are_told_and_why_not_is_said():
+    for field, why in (
+        ({"checked_at": None}, "is none: not checked yet"),
+        ({"unhealthy": ("gpus: 7 of 8",)}, "is none: unhealthy: gpus: 7 of 8"),
+        ({"agent": False}, "no agent answers there"),
+    ):
+        seen = dict(view().nodes)
+        seen["n0644"] = replace(seen["n0644"], **field)
+        told = status(nodes=seen)
+        assert "0 hot spares ready" in told
+        assert f"Spares: n0644 {why}." in told
 
 
 def test_an_unknown_part_is_never_told_as_healthy():

@@ -178,7 +178,7 @@ def test_a_fault_while_the_store_cannot_be_read_waits_for_it() -> None:
     scene.die(0)
     turn = scene.settle()
     assert turn.decision.reason is Reason.STORE_BLIND
-    assert scene.done == []
+    assert scene.kinds() == []
     scene.view = replace(scene.view, checkpoints=before)
     scene.settle()
     assert scene.kinds()[-1] == "launch"

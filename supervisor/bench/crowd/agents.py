@@ -49,6 +49,9 @@ class Crowd:
         """What the controller says to one agent: a welcome is answered by a beat, a new attempt by its ranks' first words."""
         while line := await reader.readline():
             said: dict[str, Any] = json.loads(line)
+            if said["type"] in {"welcome", "check"}:
+                looked = {"ended": time.time(), "took_s": 0.1, "checks": 9, "for": said.get("incident", 0)}
+                _send(self._writers[node], {"type": "checked", "node": self.names[node], **looked})
             if said["type"] in {"welcome", "attempt"}:
                 self._beat(node, echo=said.get("clock"))
             if said["type"] == "attempt" and said["attempt"]:

@@ -17,6 +17,9 @@ from supervisor.observe.hub import Hub
 
 Message = dict[str, Any]
 _FOUND = 200
+LOOK_S = 0.4
+LOOK_EVERY_S = 60.0
+"""A round of checks takes so long, and there is one each minute. Of those in which nothing is new nothing is said."""
 _BOOTED_S = 86_400.0
 """A node's monotonic clock has run for a day when the story begins; by node name it differs a little."""
 
@@ -96,6 +99,7 @@ class Agent:
         self._lines: dict[int, int] = {}
         self._sent: set[tuple[int, str]] = set()
         self._beat_of: list[list[Any]] = []
+        self.looked_for = 0  # the newest incident for which it has looked at its node anew
 
     # --- the controller ---------------------------------------------------------------------------------------------
 
@@ -133,6 +137,7 @@ class Agent:
         self._board = Board()
         self._found.clear()
         self._held, self._unheard = [], []
+        self.looked_for = 0
         self.disconnect()
 
     def thaw(self) -> None:
@@ -163,12 +168,31 @@ class Agent:
                 self._send({"type": "rank", "node": self.node.name, "m": told})
             for found in self._found:
                 self._send(found)
+            self._tell_checks(self.wall() // LOOK_EVERY_S * LOOK_EVERY_S)
             self._time.after(0.002, lambda: self.beat(message.get("clock")))
         elif kind == "attempt":
             self._newer(int(message["attempt"]))
+        elif kind == "check":
+            number = int(message["incident"])
+            self._time.after(LOOK_S, lambda: self._look(number))
         elif kind == "capture":
             incident, attempt = message["incident"], message["attempt"]
             self._time.after(1.0 if message["stacks"] else 0.02, lambda: self._captured(incident, attempt))
+
+    def _look(self, incident: int) -> None:
+        """A whole round of checks, because somebody has asked for it; it may find what is wrong here, or never end."""
+        if not self.node.hangs and self.node.power is not Power.DEAD:
+            self.looked_for = max(self.looked_for, incident)
+            self._tell_checks(self.wall())
+
+    def _tell_checks(self, ended: float) -> None:
+        """The results, if anything is wrong, then that the round is over."""
+        if self.node.fault and self.looked_for:
+            now = {"when": ended, "took_s": LOOK_S, "since": ended, "before": None, "attempt": self._attempt}
+            found = {"name": "gpus", "state": "unhealthy", "kind": "gpu-lost", "text": self.node.fault, **now}
+            self.tell({"type": "health", "node": self.node.name, "results": [found]})
+        told = {"ended": ended, "took_s": LOOK_S, "checks": 9, "for": self.looked_for}
+        self.tell({"type": "checked", "node": self.node.name, **told})
 
     def _captured(self, incident: int, attempt: int) -> None:
         ranks = {str(rank): "ok" for rank in self._ranks.ranks_on(self.node.name, attempt)}

@@ -38,6 +38,8 @@ class Node:
     hurt: bool = False  # something has happened to it, ever
     epoch: int = 0  # the newest controller that it has heard of
     agent: bool = False  # an agent runs on it
+    fault: str = ""  # what is wrong with it; its agent finds that only when it looks anew
+    hangs: bool = False  # a look at it never ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ class Life:
         # an agent that was asked for on a machine that has died since stays asked for
         # and a copy or a reading says when it is done
         chores = {key for key in self.effects.at_work if key.startswith(("archive:", "scrub:"))}
-        waits = any(not key.startswith("start-agent:") and key not in chores for key in history.intents)
+        waits = any(not key.startswith(("start-agent:", "check:")) and key not in chores for key in history.intents)
         return not waits and self.world.is_calm(attempt.number)
 
     # --- looking ----------------------------------------------------------------------------------------------------
