@@ -334,6 +334,7 @@ def test_a_round_of_checks_is_news_the_first_time_and_when_it_was_asked_for():
 
     async def scene(bench):
         peer = await bench.agent()
+        await peer.taken()
         assert checked(bench) is None
         told = {"type": "checked", "node": "n000", "took_s": 0.5, "checks": 9}
         changes = []
