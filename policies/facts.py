@@ -368,6 +368,7 @@ class View:
     moved: tuple[tuple[str, int, int], ...] = ()  # copies on their way, in words; bytes done, all bytes
     released: bool = False
     stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
+    drain_refused: str = ""  # why the cluster does not keep a barred node from others
 
 
 # --- what is remembered -------------------------------------------------------------------------------------------
@@ -618,6 +619,7 @@ class History:
     archived: Copied | None = None  # the last copy into the archive
     restored: tuple[Copied, ...] = ()  # saves that came back from the archive, in order
     requests: Mapping[str, Answered] = field(default_factory=dict)  # what was answered, by the request's id
+    drain_refused: str = ""  # why the cluster did not keep a barred node from others, the first time
     epoch_began_at: float = 0.0
     resumed_at: float | None = None  # when a person last lifted a halt: budgets count from there
     plans: tuple[tuple[int, str], ...] = ()  # incident -> digest of the plan that was carried out

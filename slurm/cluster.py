@@ -52,6 +52,9 @@ class ClusterView:
 
     nodes: Mapping[str, NodeRow]
     steps: Mapping[str, StepRow]
+    drain_refused: str = (
+        ""  # why the last node that was to be kept from others is not; our own exclusion holds all the same
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ class Cluster(Protocol):
         """Ask that every task of the step be killed, on every node that can be reached."""
         ...
 
-    def bar(self, node: str, key: str) -> None:
-        """Bar a node from use by others where rights allow (drain); our own exclusion needs no cluster."""
+    def bar(self, node: str, key: str, why: str = "") -> None:
+        """Bar a node from use by others where rights allow (drain); our own exclusion needs no cluster. `why`: for people."""
         ...
 
     def unbar(self, node: str, key: str) -> None:

@@ -42,6 +42,7 @@ class SlurmCommands:
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
         drain: bool = True,
+        drain_command: Sequence[str] = (),
         end_job: bool = False,
         call_s: float = 20.0,
         release_deadline_s: float = 10.0,
@@ -49,9 +50,9 @@ class SlurmCommands:
     ) -> None:
         """`job` is SLURM_JOB_ID; `env` for the commands (ours); `options` more words for srun, such as `--cpu-bind=none`.
 
-        `drain`: bar nodes in Slurm too, where this user may. `end_job`: a release cancels the job, for a controller that
-        lives outside it; one in its batch script ends it by ending. `reads`: who tells of job, steps and nodes in place of the
-        commands, such as `native.Native`. Raises ValueError for what is no job id.
+        `drain`: bar nodes in Slurm too, where this user may; `drain_command`: of the site, in place of scontrol. `end_job`: a
+        release cancels the job, for a controller that lives outside it; one in its batch script ends it by ending. `reads`: who
+        tells of job, steps and nodes in place of the commands, such as `native.Native`. Raises ValueError for what is no job id.
         """
         if not (job.isascii() and job.isdigit()):
             raise ValueError(f"not a job id: {job!r}")
@@ -65,7 +66,7 @@ class SlurmCommands:
         self._commands = Commands(job, self._env, call_s)
         self._source: Source = self._commands if reads is None else reads(self._commands)
         self._reader = Reader(self._run_dir, job, self._source)
-        self._bars = Bars(self._run_dir, self._commands, drain=drain)
+        self._bars = Bars(self._run_dir, self._commands, drain=drain, site=drain_command)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._stopping: set[str] = set()
         self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
@@ -73,7 +74,7 @@ class SlurmCommands:
 
     @property
     def drain_refused(self) -> str | None:
-        """Why this user may not drain nodes, once Slurm has said so."""
+        """Why the last node that was to be drained is not: this user may not, Slurm is away, or the site's command failed."""
         return self._bars.refused
 
     def job(self) -> JobRow | Unreadable:
@@ -91,7 +92,8 @@ class SlurmCommands:
             steps = {name: self._step(name, listing, nodes) for name in self._names()}
         except (OSError, ValueError) as error:
             return Unreadable(str(error))  # a step whose files lie would be hidden
-        return ClusterView(nodes, {name: row for name, row in steps.items() if row is not None})
+        shown = {name: row for name, row in steps.items() if row is not None}
+        return ClusterView(nodes, shown, self._bars.refused or "")
 
     def launch(self, spec: LaunchSpec) -> None:
         """Write the order and start its srun, unless the name is taken; srun's words and the tasks' go to `output`.
@@ -136,9 +138,9 @@ class SlurmCommands:
         launching.end(self._run_dir, name, claim, self._call_s)
         self._cancel(name)
 
-    def bar(self, node: str, key: str) -> None:
+    def bar(self, node: str, key: str, why: str = "") -> None:
         """Our own note, and a drain with our key as its reason unless somebody has drained it. Raises OSError."""
-        self._bars.bar(node, key)
+        self._bars.bar(node, key, why)
 
     def unbar(self, node: str, key: str) -> None:
         """Lift our note and our drain, found by the key. Raises OSError."""

@@ -123,7 +123,7 @@ class LocalCluster:
             left = processes.of_node(file.pid, file.start_ticks, node, self._run_dir)
             processes.send((pid for pid in left if processes.holds(pid, {"RELIGHT_STEP": name})), signal.SIGKILL)
 
-    def bar(self, node: str, key: str) -> None:
+    def bar(self, node: str, key: str, why: str = "") -> None:  # noqa: ARG002 - the note is read by nobody but us
         """Leave a note beside the node. Nobody else uses a local cluster, so there is nobody to keep away."""
         with suppress(FileExistsError), open(self._note(node), "x", encoding="utf-8") as file:
             json.dump({"schema": 1, "key": key, "wall": time.time()}, file)

@@ -55,7 +55,9 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     # A directory of this login may not be there on the nodes, and all must look for sockets in the same place.
     os.environ.pop("XDG_RUNTIME_DIR", None)
     one = settings.cluster
-    cluster = SlurmCommands(run.root, job, options=one.srun_options, drain=one.drain, end_job=bool(asked))
+    cluster = SlurmCommands(
+        run.root, job, options=one.srun_options, drain=one.drain, drain_command=one.drain_command, end_job=bool(asked)
+    )
     seen = cluster.read()
     wanted = settings.shape().slots_needed
     # One that can't be read now is waited for by the loop: to end here would end the job, and every rank with it.

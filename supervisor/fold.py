@@ -36,6 +36,7 @@ from supervisor.journal.entries import (
     Chosen,
     Decided,
     Diagnosed,
+    DrainRefused,
     Ended,
     EpochBegan,
     HaltedEntry,
@@ -293,6 +294,8 @@ def fold(history: History, stamped: Stamped) -> History:
                 replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars
             )
             return replace(history, bars=tuple(back))
+        case DrainRefused():
+            return replace(history, drain_refused=entry.why)
         case RulesSet():
             return replace(history, rules=entry.rules)
         case Looked():

@@ -206,11 +206,16 @@ class Loop:
         """Tell a person when a decision waits, when something halts, or will go wrong if nobody looks: once, and reminders."""
         held = ticked.held
         about = what(self.history, ticked.decision, held)
+        if self.history.drain_refused:
+            aside = Known(layout=self.scene.layout, now=now)
+            self._send(notices.not_drained(self.history, aside), "warning", aside, now)
         if about is None:
             return
         why = held.why if held and held.asks else ""
         known = Known(layout=self.scene.layout, now=now, checkpoints=known_saves(view), held=why)
-        notice = due(self.history, ticked.decision, about, known, self.scene.rules)
+        self._send(due(self.history, ticked.decision, about, known, self.scene.rules), about, known, now)
+
+    def _send(self, notice: notices.Notice | None, about: notices.What, known: Known, now: float) -> None:
         if notice is None:
             return
         story = notices.page(self.history, about, known)

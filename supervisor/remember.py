@@ -39,6 +39,7 @@ from supervisor.journal.entries import (
     CaughtUp,
     CheckpointCompleted,
     Diagnosed,
+    DrainRefused,
     Ended,
     Entry,
     IncidentClosed,
@@ -76,6 +77,7 @@ def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     """Note everything that policies will ask for, in the order in which it can follow from each other."""
     _completed(book, view)
     _returned(book, view)
+    _not_drained(book, view)
     _settled(book, view)
     _trouble(book, view, layout, rules)
     _evidence(book, view, layout)
@@ -104,6 +106,12 @@ def _returned(book: Notebook, view: View) -> None:
     if view.nodes is not UNKNOWN:
         for name in returning(book.history, view.nodes, book.now):
             book.note(NodeReturned(name))
+
+
+def _not_drained(book: Notebook, view: View) -> None:
+    """That nodes are barred in this run alone: a new controller must know that it was told."""
+    if view.drain_refused and not book.history.drain_refused:
+        book.note(DrainRefused(view.drain_refused))
 
 
 def _cost(one: CheckpointState, view: View) -> SaveCost:

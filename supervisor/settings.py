@@ -62,6 +62,8 @@ class ClusterSettings(_Section):
     """More words for every srun, such as --cpu-bind=none or --mpi=none."""
     drain: bool = True
     """Drain barred nodes in Slurm too, where this user may. Our own exclusion holds in any case."""
+    drain_command: Annotated[tuple[Word, ...], Field(max_length=32)] = ()
+    """A site's command in place of `scontrol update`: called as `... drain NODE KEY WHY`, and `... resume NODE KEY ""`."""
     listen: Word = ""
     """The address at which agents find the controller; empty: that of this host (slurm), loopback (local)."""
 

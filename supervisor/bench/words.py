@@ -97,6 +97,15 @@ def looks_hang(node: str) -> Do:
     return do
 
 
+def may_not_drain() -> Do:
+    """The user of the run has no right to drain nodes."""
+
+    def do(world: SimWorld) -> None:
+        world.cluster.may_drain = False
+
+    return do
+
+
 def rank_dies(rank: int, *words: str, signal: int = 9) -> Do:
     """A rank is killed; these are its last lines."""
     return lambda world: world.training.rank_dies(rank, signal=signal, words=words)
@@ -338,7 +347,7 @@ def attempts(count: int) -> Then:
     return then
 
 
-def told(reason: Reason, times: int) -> Then:
+def told(reason: str, times: int) -> Then:
     """A person was told of it so often."""
 
     def then(_: SimWorld, history: History) -> str | None:

@@ -125,6 +125,14 @@ class NodeReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainRefused:
+    """The cluster did not keep a barred node from others: the bar holds in this run alone. Once a run."""
+
+    why: str
+    kind: Literal["drain-refused"] = "drain-refused"
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """A person asked for no more effects."""
 
@@ -366,6 +374,7 @@ Entry = (
     | RulesSet
     | Looked
     | NodeReturned
+    | DrainRefused
     | Paused
     | Resumed
     | IncidentOpened

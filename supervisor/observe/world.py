@@ -243,6 +243,7 @@ class World:
             moved=self._moved(),
             released=done.released,
             stop_asked=self._marked("STOP", history),
+            drain_refused="" if isinstance(self._cluster_view, Unreadable) else self._cluster_view.drain_refused,
         )
 
     def _nodes(self, now: float) -> Mapping[str, NodeView] | Unknown:

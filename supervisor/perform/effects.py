@@ -122,7 +122,8 @@ class Effects:
             case actions.Scrub():
                 self._work(action, "store", lambda: ports.store.scrub(action.checkpoint))
             case actions.Bar():
-                self._work(action, "cluster", lambda: self._bar(action))
+                why = next((i.reason.value for i in history.incidents if i.number == action.incident), "")
+                self._work(action, "cluster", lambda: self._bar(action, why))
             case actions.MakeView():
                 self._work(action, "store", lambda: self._make_view(action))
             case actions.Launch():
@@ -220,9 +221,16 @@ class Effects:
         if lost is not None:
             raise lost
 
-    def _bar(self, action: actions.Bar) -> None:
+    def _bar(self, action: actions.Bar, why: str) -> None:
+        """Each node for itself: that one can't be drained keeps no other from it. Raises the first OSError."""
+        run, failed = self._ports.settings.run.name, []
         for node in action.nodes:
-            self._ports.cluster.bar(node, f"relight {self._ports.settings.run.name} incident {action.incident}")
+            try:
+                self._ports.cluster.bar(node, f"relight {run} incident {action.incident}", why)
+            except OSError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def _make_view(self, action: actions.MakeView) -> None:
         """A view that another plan has left for this attempt (it was never launched) is taken away first."""

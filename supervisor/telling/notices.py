@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
 from policies.facts import Continue, FaultClass, Recover, Wait
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from policies.facts import History, Incident
 
 What = Literal["plan", "halt", "warning", "paused", "reminder", "guard"]
+
+
+NOT_DRAINED: Final = "warning:drain-refused:0"
+"""The key of the notice that bars do not hold beyond this run; of the whole run, so of no attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,18 @@ def warning(history: History, decision: Continue | Wait, known: Known | None = N
     body = f"{sentence(decision.text)}\n{so}\nRead: relight runbook {decision.reason}"
     key = f"{'waits' if waits else 'warning'}:{decision.reason}:{number}"
     return None if key in history.told else Notice(key, "warning", run, title, body)
+
+
+def not_drained(history: History, known: Known | None = None) -> Notice | None:
+    """The notice that nodes are barred in this run alone, once a run: what stands instead, and what to ask for."""
+    known, run = known or Known(), clean(history.run, 64)
+    if not history.drain_refused or NOT_DRAINED in history.told:
+        return None
+    nodes = names(sorted(b.node for b in history.bars if b.returned_at is None)) or "a node"
+    title = f"relight {run}: the cluster does not keep others from {nodes} (drain-refused)"
+    so = "This run does not use it again; other jobs may get it. Ask the administrators to drain it, or for operator rights."
+    body = f"{sentence(history.drain_refused, SEEN_MAX)}\n{so}\nRead: relight runbook drain-refused"
+    return Notice(NOT_DRAINED, "warning", run, title, body)
 
 
 def paused(history: History, known: Known | None = None) -> Notice | None:

@@ -13,6 +13,7 @@ BESIDE: Final = (
     "confirming-stall",
     "controller-dies",
     "controller-stuck",
+    "drain-refused",
     "drill-archive",
     "drill-batch-host",
     "drill-controller",

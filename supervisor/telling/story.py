@@ -136,6 +136,11 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
             *_saves(view, now, known),
             *copies_lines(history, view, now, known),
         ]
+    if history.drain_refused and (only := history.barred(now)):
+        said = sentence(history.drain_refused, SEEN_MAX)
+        lines.append(
+            f"Not drained, barred in this run alone: {names(sorted(only))}. {said} See: relight runbook drain-refused"
+        )
     if history.incidents:
         last = history.incidents[-1]
         lines.append(f"Incident {last.number} ({last.reason}): {state_of(history, last, known)}")
@@ -267,6 +272,7 @@ def to_json(history: History, wanted: int | None = None, known: Known | None = N
         "attempts": [{**asdict(a), "slots": list(a.slots)} for a in history.attempts],
         "incidents": [_incident_json(history, i, known) for i in chosen],
         "bars": [asdict(b) for b in history.bars],
+        "drain_refused": history.drain_refused,
         "agreement": [
             {**asdict(a), "share": a.share, "earned": a.earned} for a in agreement.by_class(history.incidents)
         ],

@@ -210,7 +210,7 @@ class Overwrites(Plant):
             def __init__(self) -> None:
                 self.__dict__ = cluster.__dict__
 
-            def bar(self, node: str, key: str) -> None:
+            def bar(self, node: str, key: str, why: str = "") -> None:  # noqa: ARG002 - the port's signature
                 cluster.nodes[node].drained_by, cluster.nodes[node].reason = "relight", key
 
         return Rude()

@@ -9,7 +9,7 @@ from test_story_example import DIGEST, at, ten_forty
 from policies.facts import Continue, FaultClass, Halted
 from policies.reasons import Reason
 from supervisor.telling.incident_story import incident_story
-from supervisor.telling.notices import notice, page, warning
+from supervisor.telling.notices import not_drained, notice, page, warning
 from supervisor.telling.plan_page import plan_text
 from supervisor.telling.story import run_story
 
@@ -166,6 +166,23 @@ def test_a_warning_is_told_once_an_attempt_and_stops_nothing():
         "relight llm500b: running, but look at it soon (no-room-for-checkpoint)",
     )
     assert page(history, "warning", known) == run_story(history, known)
+
+
+def test_that_bars_hold_in_this_run_alone_is_told_once_with_what_to_ask_for():
+    history, known = ten_forty()
+    assert not_drained(history, known) is None
+    refused = replace(history, drain_refused="scontrol update ended with 1: slurm_update error: Invalid user id")
+    told = not_drained(refused, known)
+    assert told.text.splitlines() == [
+        "relight llm500b: the cluster does not keep others from n0417 (drain-refused)",
+        "scontrol update ended with 1: slurm_update error: Invalid user id.",
+        "This run does not use it again; other jobs may get it. Ask the administrators to drain it, or for operator rights.",
+        "Read: relight runbook drain-refused",
+    ]
+    assert not_drained(replace(refused, told=frozenset({told.key})), known) is None
+    nasty = not_drained(replace(history, drain_refused=HOSTILE), known)
+    assert nasty.text.replace("\n", "").isprintable()
+    assert len(nasty.text) < 1000
 
 
 def test_a_link_leads_to_the_plan_on_the_console_and_stands_before_the_command():

@@ -227,6 +227,95 @@ def test_a_bar_rereads_and_touches_no_other_drain(printed):
         printed.cluster.bar("n003", KEY)
 
 
+SITE = """#!/bin/sh
+echo "$# $*" >>{folder}/site
+[ -z "$HANGS" ] || exec sleep 600
+[ ! -e {folder}/fails ] || {{ echo "first word"; echo "no ticket was made" >&2; exit 3; }}
+"""
+
+
+class Site:
+    """A command of the site, and a cluster that uses it."""
+
+    def __init__(self, printed: Printed, **env: str) -> None:
+        self.printed = printed
+        command = printed.folder / "node-state"
+        command.write_text(SITE.format(folder=printed.folder))
+        command.chmod(0o755)
+        self.cluster = SlurmCommands(
+            str(printed.folder),
+            "17",
+            env={"PATH": f"{printed.folder}:/usr/bin:/bin", **env},
+            drain_command=("node-state", "--queue", "train"),
+            call_s=1.0 if env else 5.0,
+        )
+
+    def calls(self) -> list[str]:
+        path = self.printed.folder / "site"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.write_text("")
+        return lines
+
+    def shown(self, row: str) -> None:
+        self.printed.put("sinfo", NODES.replace("n002|allocated|10.0.0.9|none", f"n002|{row}"))
+
+
+def test_a_command_of_the_site_drains_and_resumes_in_place_of_scontrol(printed):
+    site = Site(printed)
+    site.cluster.bar("n002", KEY, "node-lost")
+    assert site.calls() == [f"6 --queue train drain n002 {KEY} node-lost"]
+    assert not any("update" in line for line in printed.asked())
+    site.shown(f"allocated+drain|10.0.0.9|{KEY}")
+    site.cluster.unbar("n002", KEY)
+    assert site.calls() == [f"6 --queue train resume n002 {KEY} "]
+    site.cluster.unbar("n002", KEY)  # nothing of ours is left
+    assert site.calls() == []
+    assert not any("update" in line for line in printed.asked())
+
+
+def test_a_command_of_the_site_is_not_handed_what_somebody_else_has_drained(printed):
+    site = Site(printed)
+    site.shown("allocated+drain|10.0.0.9|fan 3")
+    site.cluster.bar("n002", KEY, "node-lost")
+    site.cluster.unbar("n002", KEY)
+    assert site.calls() == []
+
+
+def test_a_command_of_the_site_that_fails_hangs_or_is_not_there_is_told_like_a_refusal(printed):
+    site = Site(printed)
+    (printed.folder / "fails").touch()
+    site.cluster.bar("n002", KEY, "node-lost")
+    assert site.cluster.drain_refused == "node-state drain n002 ended with 3: no ticket was made"
+    view = site.cluster.read()
+    assert isinstance(view, ClusterView)
+    assert view.drain_refused == site.cluster.drain_refused
+    (printed.folder / "fails").unlink()
+    site.cluster.bar("n003", KEY, "node-lost")  # it is tried again for the next node
+    assert site.cluster.drain_refused is None
+    hangs = Site(printed, HANGS="1")
+    hangs.cluster.bar("n001", KEY, "node-lost")
+    assert hangs.cluster.drain_refused == "node-state drain n001 did not answer in time"
+    (printed.folder / "node-state").unlink()
+    site.cluster.bar("n001", KEY, "node-lost")
+    assert "node-state" in (site.cluster.drain_refused or "")
+    for node in ("n001", "n002", "n003"):
+        assert json.loads((printed.folder / "nodes" / node / "bar.json").read_text())["key"] == KEY
+
+
+def test_why_a_node_is_not_drained_is_known_until_one_is(printed):
+    printed.do("scontrol", 'case "$*" in *update*) echo "slurm_update error: Invalid user id" >&2; exit 1;; esac')
+    printed.cluster.bar("n002", KEY)
+    assert printed.view().drain_refused == "scontrol update ended with 1: slurm_update error: Invalid user id"
+    printed.undo("scontrol")
+    printed.cluster.bar("n003", KEY)
+    assert printed.view().drain_refused == ""
+    printed.do("sinfo", "exit 1")
+    with pytest.raises(OSError, match="sinfo"):
+        printed.cluster.bar("n001", KEY)
+    printed.undo("sinfo")
+    assert "sinfo" in printed.view().drain_refused
+
+
 def test_a_step_that_is_not_listed_and_whose_srun_is_elsewhere_is_given_time(printed):
     printed.order()
     printed.claim(wall=time.time())

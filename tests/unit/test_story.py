@@ -492,6 +492,19 @@ def test_a_spare_is_hot_only_when_its_checks_are_told_and_why_not_is_said():
         assert f"Spares: n0644 {why}." in told
 
 
+def test_a_bar_that_holds_in_this_run_alone_is_said_as_long_as_it_holds():
+    own, _ = ten_forty()
+    refused = replace(own, drain_refused="scontrol update ended with 1: Invalid user id")
+    line = (
+        "Not drained, barred in this run alone: n0417. scontrol update ended with 1: Invalid user id."
+        " See: relight runbook drain-refused"
+    )
+    assert line in status(refused).splitlines()
+    assert "Not drained" not in status(replace(refused, bars=()))
+    assert "Not drained" not in status()
+    assert to_json(refused)["drain_refused"] == refused.drain_refused
+
+
 def test_an_unknown_part_is_never_told_as_healthy():
     told = status(nodes=UNKNOWN, checkpoints=UNKNOWN, attempt=None, cluster_as_of=at("11:44:30"))
     assert "Nodes: unknown; the cluster cannot be read for 30 s." in told

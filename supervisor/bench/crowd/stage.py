@@ -60,7 +60,7 @@ class ShownCluster:
         with self._lock:
             self._steps.pop(name, None)
 
-    def bar(self, node: str, key: str) -> None:
+    def bar(self, node: str, key: str, why: str = "") -> None:
         """Nobody else is here."""
 
     def unbar(self, node: str, key: str) -> None:

@@ -97,6 +97,8 @@ class SimCluster:
         self.late: dict[str, float] = {}  # kind of request -> seconds that each takes longer
         self.asked = Asked()
         self.released = False
+        self.may_drain = True
+        self.refused = ""  # as a controller that dies forgets it
         self.steps: dict[str, frozenset[str]] = {}  # as shown
         self.version = 0
         self._time = time
@@ -115,7 +117,7 @@ class SimCluster:
         if self._view is None:
             nodes = {n.name: NodeRow(n.name, self._shown(n), n.reason, n.switch) for n in self.nodes.values()}
             steps = {n: StepRow(n, bool(on), on, frozenset(self._taken.get(n, on))) for n, on in self.steps.items()}
-            self._view = ClusterView(nodes, steps)
+            self._view = ClusterView(nodes, steps, self.refused)
         return self._view
 
     def launch(self, spec: LaunchSpec) -> None:
@@ -138,11 +140,14 @@ class SimCluster:
         if delay is not None:
             self._time.after(delay, lambda: self._kill(name, epoch))
 
-    def bar(self, node: str, key: str) -> None:
-        """Drain a node, unless somebody else has."""
+    def bar(self, node: str, key: str, why: str = "") -> None:  # noqa: ARG002 - the port's signature
+        """Drain a node, unless somebody else has, or it may not."""
         one = self.nodes[node]
         self.asked.taken.append((self._time.now, "bar", node))
-        if not one.drained_by:
+        if not self.may_drain:
+            self.refused = "scontrol update: slurm_update error: Invalid user id"
+            self.note_change()
+        elif not one.drained_by:
             one.drained_by, one.reason = "relight", key
             self.note_change()
 
