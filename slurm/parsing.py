@@ -26,7 +26,7 @@ NODE_FORMAT: Final = "NodeList:|,StateComplete:|,NodeAddr:|,Reason:|"
 _STEP_ID = re.compile(r"[\d_+]+\.(?:[\d+]+|batch|extern|interactive|TBD)")
 _PORT = re.compile(r"(?:^| )Port=(\d{1,5})(?: |$)")
 _ADDRESS = re.compile(r"(?:^| )NodeAddr=(\S+)")
-_SWITCH = re.compile(r"SwitchName=(\S+) Level=0 .*?Nodes=(\S+)")
+_SWITCH = re.compile(r"(?:(?<!\S)SwitchName=(\S+) Level=0|(?<!\S)BlockName=(\S+) BlockIndex=\d+) (?:.* )?Nodes=(\S+)")
 _TASKS = re.compile(
     r"srun: error: ([^\s:]+): tasks? ([\d,-]+): "
     r"(?:Exited with exit code \d+|Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception"
@@ -114,12 +114,18 @@ def address(text: str) -> tuple[str, int] | None:
 
 
 def switches(text: str) -> dict[str, str]:
-    """Leaf switch of each node, from `scontrol -o show topology`. Raises ValueError."""
-    found: dict[str, str] = {}
+    """Leaf switch of each node, or its block where the topology is one of blocks, from `scontrol -o show topology`.
+
+    One that is named by several lines belongs to the one with the fewest nodes. Raises ValueError.
+    """
+    groups = []
     for line in text.splitlines():
         match = _SWITCH.search(line)
         if match:
-            found |= dict.fromkeys(hostlist.expand(match[2]), match[1])
+            groups.append((match[1] or match[2], hostlist.expand(match[3])))
+    found: dict[str, str] = {}
+    for name, members in sorted(groups, key=lambda group: -len(group[1])):
+        found |= dict.fromkeys(members, name)
     return found
 
 

@@ -112,6 +112,31 @@ def test_leaf_switches():
     assert parsing.switches("") == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # 22.05 ends each field of `-o` with a space
+        (
+            "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n001,n003 \nSwitchName=top Level=1 LinkSpeed=1 Nodes=n[001-004] Switches=leaf[0-1] \n"
+            "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n002,n004 \n"
+        ),
+        # later ones do not
+        (
+            "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[001,003]\nSwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[002,004]\n"
+            "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[001-004] Switches=leaf[0-1]\n"
+        ),
+        # blocks, from 23.11 on; aggregated ones and larger ones are no neighbourhood of their own
+        (
+            "BlockName=leaf0 BlockIndex=0 Nodes=n001,n003 BlockSize=2\nBlockName=leaf1 BlockIndex=1 Nodes=n002,n004 BlockSize=2\n"
+            "AggregatedBlock=leaf[0-1] BlockIndex=2 Nodes=n[001-004] BlockSize=4\nBlockName=all BlockIndex=3 Nodes=n[001-004] BlockSize=4\n"
+        ),
+    ],
+    ids=["22.05", "24.11", "blocks"],
+)
+def test_leaves_in_every_form(text):
+    assert parsing.switches(text) == {"n001": "leaf0", "n002": "leaf1", "n003": "leaf0", "n004": "leaf1"}
+
+
 HOSTS = ("n003", "n001", "n001", "n002")
 
 

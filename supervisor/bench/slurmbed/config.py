@@ -91,8 +91,11 @@ def gres_conf(base: str, shape: Shape) -> str:
 
 
 def topology_conf(shape: Shape) -> str:
-    """topology.conf: leaf switches of `shape.switches` nodes each under one switch."""
-    leaves = [shape.names[at : at + shape.switches] for at in range(0, shape.nodes, shape.switches)]
+    """topology.conf: leaf switches of `shape.switches` nodes each under one switch. Neighbours by name hang on different leaves, so
+    that a spare is seldom of the right leaf by chance.
+    """
+    count = -(-shape.nodes // shape.switches)
+    leaves = [shape.names[at::count] for at in range(count)]
     lines = [f"SwitchName=leaf{number} Nodes={','.join(leaf)}" for number, leaf in enumerate(leaves)]
     lines.append(f"SwitchName=top Switches={','.join(f'leaf{number}' for number in range(len(leaves)))}")
     return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""A lost node on a real Slurm: drained with our key where the user may, else barred in this run alone, which is told once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+from policies.facts import History
+from supervisor.bench.proofs import slurm
+from supervisor.bench.slurmbed import install
+from supervisor.bench.slurmbed.bed import SlurmBed
+from supervisor.bench.slurmbed.config import Shape
+from supervisor.bench.slurmbed.supervised import SlurmRun
+from supervisor.journal import journal
+from supervisor.journal.entries import DrainRefused, Told
+from supervisor.telling.notices import NOT_DRAINED
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+
+NOBODY = 65534
+SHORT = replace(slurm.SHAPE, steps=32)
+LONG = replace(slurm.SHAPE, steps=64)
+
+
+@pytest.fixture
+def bed() -> Iterator[SlurmBed]:
+    """Six nodes on two leaf switches, n001, n003 and n005 on the one: slots go by name, so each leaf has a spare."""
+    why = install.ensure()
+    if why is not None:
+        pytest.skip(why)
+    with SlurmBed(Shape(nodes=slurm.NODES, switches=3)) as one:
+        yield one
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="relight-barring-", ignore_cleanup_errors=True) as path:
+        os.chmod(path, 0o755)  # noqa: S103 - the daemons of the nodes are other users
+        yield path
+
+
+def may_not_drain(bed: SlurmBed) -> dict[str, str]:
+    """Only scontrol runs as somebody without rights: the Python of these tests may lie where no other user can start it."""
+    theirs = bed.as_user(NOBODY)["PATH"].partition(":")[0]
+    alone = os.path.join(bed.base, "bin-without-rights")
+    os.mkdir(alone)
+    os.symlink(os.path.join(theirs, "scontrol"), os.path.join(alone, "scontrol"))
+    return bed.env | {"PATH": f"{alone}:{bed.env['PATH']}"}
+
+
+def drain_of(bed: SlurmBed, node: str) -> tuple[bool, str]:
+    """(drained?, reason) as Slurm has it."""
+    state, reason = bed.run("sinfo", "-h", "-N", "-n", node, "-O", "StateComplete:|,Reason:|").strip().split("|")[:2]
+    return "drain" in state, reason.strip()
+
+
+def moved(history: History) -> list[tuple[int, str, str]]:
+    return [swap for incident in history.incidents for swap in incident.swaps]
+
+
+def test_with_the_right_a_lost_node_is_drained_with_our_key_and_a_spare_of_its_leaf_takes_the_slot(
+    bed: SlurmBed, folder: str
+) -> None:
+    run = SlurmRun(bed, folder, SHORT)
+    run.submit()
+    run.wait_step(slurm.STRUCK)
+    bed.crash_node("n002")
+    assert run.wait_over() in {"COMPLETED", "COMPLETING"}
+    history = run.history()
+    assert history.ended == "finished"
+    assert moved(history) == [(1, "n002", "n006")]
+    assert drain_of(bed, "n002") == (True, "relight demo incident 1")
+    assert not any(drain_of(bed, name)[0] for name in bed.names if name != "n002")
+    assert history.drain_refused == ""
+    entries = [one.entry for one in journal.read(run.run.journal)]
+    asked = [one for one in entries if one.kind == "intended" and one.action.kind == "check"]
+    assert {one.action.node for one in asked} >= {"n006"}  # it has looked at itself before it took the slot
+
+
+def test_without_the_right_the_run_goes_on_and_that_is_told_once_though_the_controller_dies(
+    bed: SlurmBed, folder: str
+) -> None:
+    run = SlurmRun(bed, folder, LONG, env=may_not_drain(bed))
+    run.submit()
+    run.wait_step(slurm.STRUCK)
+    bed.crash_node("n002")
+    run.wait_closed(1)
+    for pid in bed.node_pids(run.slots()[0]):
+        if b"--epoch-only" in slurm._words(pid):
+            os.kill(pid, signal.SIGKILL)
+    run.until(lambda: run.history().epoch >= 2, "the next controller", 60)
+    run.wait_step(run.history().incidents[0].frontier + 2)
+    bed.crash_node("n003")
+    run.wait_over()
+    history = run.history()
+    assert history.ended == "finished"
+    assert moved(history) == [(1, "n002", "n006"), (2, "n003", "n005")]
+    assert history.barred(2e10) == {"n002", "n003"}
+    assert not any(drain_of(bed, name)[0] for name in bed.names)
+    entries = [one.entry for one in journal.read(run.run.journal)]
+    (refused,) = [one for one in entries if isinstance(one, DrainRefused)]
+    assert "scontrol update" in refused.why
+    assert [one.key for one in entries if isinstance(one, Told) and "drain" in one.key] == [NOT_DRAINED]
+    told = run.relight("status", run.run.root).stdout
+    assert "Not drained, barred in this run alone: n002, n003." in told
+    assert refused.why.rstrip(".") in told
