@@ -384,6 +384,7 @@ class Bar:
     reason: Reason
     until: float | None = None  # it may come back from here on; None: not before a person lifts it
     returned_at: float | None = None  # when it came back through a check
+    lifted_at: float | None = None  # when the cluster was asked to let others have it again
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,15 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbar:
+    """Let others have a node again that has come back through a check: our own drain is lifted, nobody else's."""
+
+    node: str
+    incident: int
+    kind: Literal["unbar"] = "unbar"
+
+
+@dataclass(frozen=True, slots=True)
 class MakeView:
     """Prepare the only folder that an attempt loads from."""
 
@@ -177,6 +186,7 @@ Action = (
     | Archive
     | Scrub
     | Bar
+    | Unbar
     | MakeView
     | Launch
     | AskStop
@@ -206,8 +216,8 @@ def key(action: Action) -> str:
     match action:
         case StartAgent():
             return f"start-agent:{action.node}"
-        case Check():
-            return f"check:{action.incident}:{action.node}"
+        case Check() | Unbar():
+            return f"{action.kind}:{action.incident}:{action.node}"
         case Capture():
             return f"capture:{action.incident}"
         case Fence() | Stop() | MakeView() | Launch() | AskStop():
@@ -272,7 +282,7 @@ def is_done(action: Action, view: View) -> bool:
             return view.checkpoints is not UNKNOWN and not any(phases.get(c) in open_phases for c in action.checkpoints)
         case Retain():
             return view.checkpoints is not UNKNOWN and not superfluous(view, action.keep, action.protect)
-        case Bar() | Begin():
+        case Bar() | Unbar() | Begin():
             return True  # asked for once; a bar is the journal entry of its intent, and a seal makes the mark if it is missing
         case MakeView():
             return action.attempt in view.views_made and view.views_made[action.attempt] == action.checkpoint

@@ -140,6 +140,10 @@ def _roll_back(history: History, launch: actions.Launch) -> Books:
     return ledger.roll_back(history.books, before.ended, launch.start)
 
 
+def _is_bar_of(bar: Bar, action: actions.Unbar) -> bool:
+    return (bar.node, bar.incident) == (action.node, action.incident)
+
+
 def _intend(history: History, action: actions.Action, epoch: int, at: float) -> History:
     name = actions.key(action)
     before = history.intents.get(name)
@@ -152,6 +156,9 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
         before_it = next((i.barred for i in history.incidents if i.number == action.incident), ())
         history = _incident(history, action.incident, barred=(*before_it, *action.nodes))
         return replace(history, bars=(*history.bars, *new))
+    if isinstance(action, actions.Unbar):
+        lifted = (replace(b, lifted_at=at) if _is_bar_of(b, action) else b for b in history.bars)
+        return replace(history, bars=tuple(lifted))
     if isinstance(action, actions.Begin):
         return replace(history, begun=frozenset((*history.begun, *action.checkpoints)))
     if isinstance(action, actions.Launch) and all(a.number != action.attempt for a in history.attempts):

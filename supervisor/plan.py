@@ -109,6 +109,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
+    steps += [actions.Unbar(b.node, b.incident) for b in history.bars if b.returned_at and not b.lifted_at]
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: (c.attempt, c.step))
     if waiting:

@@ -300,6 +300,16 @@ def barred(*nodes: str) -> Then:
     return then
 
 
+def drained_by(node: str, who: str) -> Then:
+    """The cluster shows this node drained by `who`; "": by nobody."""
+
+    def then(world: SimWorld, _: History) -> str | None:
+        have = world.cluster.nodes[node].drained_by
+        return None if have == who else f"{node} is drained by {have or 'nobody'}, not {who or 'nobody'}"
+
+    return then
+
+
 def swapped(slot: int, old: str, new: str) -> Then:
     """The spare holds the slot, and nothing else has moved."""
 

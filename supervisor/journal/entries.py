@@ -40,6 +40,7 @@ from supervisor.actions import (
     Seal,
     StartAgent,
     Stop,
+    Unbar,
 )
 from supervisor.looked import Look
 
@@ -57,6 +58,7 @@ AnyAction = Annotated[
     | Archive
     | Scrub
     | Bar
+    | Unbar
     | MakeView
     | Launch
     | AskStop

@@ -124,6 +124,9 @@ class Effects:
             case actions.Bar():
                 why = next((i.reason.value for i in history.incidents if i.number == action.incident), "")
                 self._work(action, "cluster", lambda: self._bar(action, why))
+            case actions.Unbar():
+                key = self._bar_key(action.incident)
+                self._work(action, "cluster", lambda: ports.cluster.unbar(action.node, key))
             case actions.MakeView():
                 self._work(action, "store", lambda: self._make_view(action))
             case actions.Launch():
@@ -223,14 +226,18 @@ class Effects:
 
     def _bar(self, action: actions.Bar, why: str) -> None:
         """Each node for itself: that one can't be drained keeps no other from it. Raises the first OSError."""
-        run, failed = self._ports.settings.run.name, []
+        failed = []
         for node in action.nodes:
             try:
-                self._ports.cluster.bar(node, f"relight {run} incident {action.incident}", why)
+                self._ports.cluster.bar(node, self._bar_key(action.incident), why)
             except OSError as error:
                 failed.append(error)
         if failed:
             raise failed[0]
+
+    def _bar_key(self, incident: int) -> str:
+        """By which our own drain is known, and lifted again."""
+        return f"relight {self._ports.settings.run.name} incident {incident}"
 
     def _make_view(self, action: actions.MakeView) -> None:
         """A view that another plan has left for this attempt (it was never launched) is taken away first."""

@@ -28,12 +28,13 @@ ALL: list[Action] = [
     actions.Archive(save_id(30), (save_id(20),)),
     actions.Scrub(save_id(30), 5.0),
     actions.Bar(("n1",), 1, None),
+    actions.Unbar("n1", 1),
     actions.MakeView(2, save_id(30)),
     actions.Launch(2, 1, ("n0", "n1", "n2"), save_id(30), Counters(30, 240, 30, 0, 0.1), 1),
     actions.AskStop(1),
     actions.Release(),
 ]
-BY_INTENT = (actions.Bar, actions.Begin)  # their intent alone is what is needed
+BY_INTENT = (actions.Bar, actions.Unbar, actions.Begin)  # their intent alone is what is needed
 
 
 def before() -> View:

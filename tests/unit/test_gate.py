@@ -75,7 +75,7 @@ def test_the_table(mode: str) -> None:
     assert row([actions.Seal("a"), actions.Archive("a"), actions.Scrub("a", None)], CONTAIN) == {
         "no" if mode == "observe" else "yes"
     }
-    assert row([actions.Abandon(("a",)), actions.Retain("a", 3, ())], CONTAIN) == {
+    assert row([actions.Abandon(("a",)), actions.Retain("a", 3, ()), actions.Unbar("n1", 1)], CONTAIN) == {
         "yes" if mode in {"approve", "auto"} else "no"
     }
     assert row(STOPS, CONTAIN) == {"yes" if mode in {"approve", "auto"} else "no"}

@@ -695,6 +695,7 @@ def test_a_bar_that_has_run_out_bars_again() -> None:
     scene.settle()
     assert [b.node for b in scene.history.bars] == ["n1", "n3", "n1"]
     assert scene.history.barred(scene.now) == {"n1"}
+    assert scene.of("unbar") == [actions.Unbar("n1", 1), actions.Unbar("n3", 2)]
 
 
 def test_retention_comes_to_rest() -> None:

@@ -187,7 +187,7 @@ class Agent:
 
     def _tell_checks(self, ended: float) -> None:
         """The results, if anything is wrong, then that the round is over."""
-        if self.node.fault and self.looked_for:
+        if self.node.fault and (self.looked_for or self.node.hurt):
             now = {"when": ended, "took_s": LOOK_S, "since": ended, "before": None, "attempt": self._attempt}
             found = {"name": "gpus", "state": "unhealthy", "kind": "gpu-lost", "text": self.node.fault, **now}
             self.tell({"type": "health", "node": self.node.name, "results": [found]})
