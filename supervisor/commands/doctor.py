@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from supervisor.doctor.nodes import Row
     from supervisor.doctor.rounds import Found
     from supervisor.doctor.verdict import Check
+    from supervisor.doctor.within import Late
 
 CALL_S = 20.0
 """For one command of Slurm, which gives up by itself after 10 s when slurmctld is away."""
@@ -53,13 +55,15 @@ def command(config: str | None, run_dir: str | None, job: str, step_s: float, as
     """Look whether this installation, this machine, this cluster and this job are fit."""
     from supervisor.doctor.machine import judge_installation  # noqa: PLC0415
     from supervisor.doctor.verdict import exit_code  # noqa: PLC0415
+    from supervisor.doctor.within import Late  # noqa: PLC0415
     from supervisor.observe.installed import look_at_installation  # noqa: PLC0415
 
     path = config or ("relight.toml" if os.path.exists("relight.toml") else "")
+    late = Late()
     checks: tuple[Check, ...] = (judge_installation(look_at_installation()),)
     rows: tuple[Row, ...] = ()
     if checks[0].state == "ok":  # else what is imported next is not ours
-        found = everything(path, run_dir or "", job, step_s)
+        found = everything(path, run_dir or "", job, step_s, late)
         checks, rows = found.checks, found.rows
     code = exit_code(checks)
     if as_json:
@@ -67,12 +71,15 @@ def command(config: str | None, run_dir: str | None, job: str, step_s: float, as
         click.echo(json.dumps({"schema": 2, "ok": code == 0, **lists}))
     else:
         click.echo(told(checks))
+    if late.any:  # a thread that stands in a dead file system would keep this process for ever
+        sys.stdout.flush()
+        os._exit(code)
     return code
 
 
-def everything(path: str, run_dir: str, job: str, step_s: float) -> Found:
+def everything(path: str, run_dir: str, job: str, step_s: float, late: Late) -> Found:
     """This machine, the file system where the run would live, and Slurm where it is there."""
-    from supervisor.doctor import machine, rounds  # noqa: PLC0415
+    from supervisor.doctor import rounds  # noqa: PLC0415
     from supervisor.doctor.cluster import Who  # noqa: PLC0415
     from supervisor.errors import UserError  # noqa: PLC0415
     from supervisor.observe.machine import look, look_at_settings  # noqa: PLC0415
@@ -82,17 +89,21 @@ def everything(path: str, run_dir: str, job: str, step_s: float) -> Found:
         raise UserError(f"--job {inside}: no id of a job: a number is wanted")
     _, settings = look_at_settings(path)
     one = settings.cluster
-    root = os.path.abspath(run_dir or os.path.join("relight-runs", settings.run.name))
+    wanted = rounds.Wanted(
+        os.path.abspath(run_dir or os.path.join("relight-runs", settings.run.name)),
+        settings.shape().slots_needed,
+        inside,
+        one.drain,
+        one.listen,
+        one.srun_options,
+        step_s,
+    )
     with progress() as tell:
-        tell("looking at this machine")
-        checks = [*machine.examine(seen := look(path, run_dir)), *rounds.file_system(root, tell)]
-        if one.kind == "local" or not seen.slurm.usable:
-            return rounds.Found(tuple(checks))
-        wanted = rounds.Wanted(
-            root, settings.shape().slots_needed, inside, one.drain, one.listen, one.srun_options, step_s
-        )
-        found = rounds.slurm(wanted, asking(), Who(os.getuid(), _name()), os.environ, tell)
-    return rounds.Found((*checks, *found.checks), found.rows)
+        found, seen = rounds.here(wanted, lambda: look(path, run_dir), late, tell)
+        if seen is None or one.kind == "local" or not seen.slurm.usable:
+            return found
+        more = rounds.slurm(wanted, asking(), Who(os.getuid(), _name()), os.environ, late, tell)
+    return rounds.Found((*found.checks, *more.checks), more.rows)
 
 
 def asking() -> Ask:

@@ -115,6 +115,11 @@ class Door:
         if len(self.peers) >= self._expected:
             self.full.set()
 
+    def send_home(self) -> None:
+        """Hang up; a peer ends by that."""
+        for peer in self.peers.values():
+            peer.writer.close()
+
 
 async def meet(
     folder: str,
@@ -143,11 +148,13 @@ async def meet(
             for one in waits:
                 one.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-            return await Trials(folder, list(door.peers.values()), turns).all()
+            try:
+                return await Trials(folder, list(door.peers.values()), turns).all()
+            finally:
+                door.send_home()
     finally:
         server.close()
-        for peer in door.peers.values():
-            peer.writer.close()
+        door.send_home()
 
 
 class Trials:

@@ -15,10 +15,16 @@ from slurm import parsing
 from slurm.calls import clean_environment
 from supervisor.doctor import cluster, job, nodes, probe, shared_fs, step
 from supervisor.doctor.cluster import Ask, Who
+from supervisor.doctor.machine import Machine, examine
 from supervisor.doctor.verdict import Check
+from supervisor.doctor.within import Late
 
 STEP_S: Final = 60.0
 """For all nodes to answer: 640 tasks took 26 s to start on one small machine; a hung node is given up by srun after 40 s."""
+TRIALS_S: Final = 180.0
+"""For what the nodes try together; each answer has 15 s, and who misses it is left out."""
+HERE_S: Final = 60.0
+"""For this machine, and again for the file system: each takes a second where nothing is wrong."""
 _DECODERS: Final = 4
 
 Tell = Callable[[str], None]
@@ -35,6 +41,7 @@ class Wanted:
     listen: str = ""
     options: tuple[str, ...] = ()
     step_s: float = STEP_S
+    here_s: float = HERE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +52,27 @@ class Found:
     rows: tuple[nodes.Row, ...] = ()
 
 
-def file_system(run_dir: str, tell: Tell) -> tuple[Check, ...]:
-    """Measured where the run will live."""
+def here(wanted: Wanted, look: Callable[[], Machine], late: Late, tell: Tell) -> tuple[Found, Machine | None]:
+    """This machine, then the file system of the run. `look` gives what there is to be seen; None: it did not in time."""
+    tell("looking at this machine")
+    seen = late.within(wanted.here_s, look, None)
+    if seen is None:
+        right = f"is the file system of {wanted.run_dir} there? `df {wanted.run_dir}` and dmesg may tell"
+        return Found((Check("machine", "unknown", f"not looked through within {wanted.here_s:.0f} s", right),)), None
     tell("trying the file system of the run")
+    silent: tuple[Check, ...] = (
+        Check(
+            "fs-create",
+            "unknown",
+            f"no answer of the file system within {wanted.here_s:.0f} s",
+            "dmesg; is its server up?",
+        ),
+    )
+    return Found((*examine(seen), *late.within(wanted.here_s, lambda: file_system(wanted.run_dir), silent))), seen
+
+
+def file_system(run_dir: str) -> tuple[Check, ...]:
+    """Measured where the run will live."""
     try:
         with shared_fs.scratch(run_dir) as folder:
             return shared_fs.look(folder)
@@ -56,7 +81,7 @@ def file_system(run_dir: str, tell: Tell) -> tuple[Check, ...]:
         return (Check("fs-create", "bad", text, "a folder that you can write"),)
 
 
-def slurm(wanted: Wanted, ask: Ask, who: Who, env: Mapping[str, str], tell: Tell) -> Found:
+def slurm(wanted: Wanted, ask: Ask, who: Who, env: Mapping[str, str], late: Late, tell: Tell) -> Found:
     """The cluster, then the job, then its nodes. `env`: ours, with the variables of the job."""
     tell("asking Slurm")
     seen = cluster.look(ask, who, nodes=wanted.nodes, drain=wanted.drain)
@@ -66,13 +91,18 @@ def slurm(wanted: Wanted, ask: Ask, who: Who, env: Mapping[str, str], tell: Tell
     ours = job.look(ask, wanted.job, env, needed=wanted.nodes, accounting=accounting)
     if not ours.nodes:
         return Found((*seen.checks, *ours.checks))
-    checks, rows = on_nodes(wanted, ours.nodes, seen, ask, env, tell)
-    return Found((*seen.checks, *ours.checks, *checks), rows)
+    silent = Found(
+        (Check("nodes", "unknown", "the step and its trials did not end in time", "the file system first: fs-create"),)
+    )
+    step_ended = late.within(
+        wanted.step_s + TRIALS_S, lambda: on_nodes(wanted, ours.nodes, seen, ask, env, tell), silent
+    )
+    return Found((*seen.checks, *ours.checks, *step_ended.checks), step_ended.rows)
 
 
 def on_nodes(
     wanted: Wanted, names: tuple[str, ...], seen: cluster.Seen, ask: Ask, env: Mapping[str, str], tell: Tell
-) -> tuple[tuple[Check, ...], tuple[nodes.Row, ...]]:
+) -> Found:
     """One step over all of them, and what it showed."""
     homes, digest = probe.packages()
     ours = nodes.Ours(homes["supervisor"] or "", digest, sys.version_info[:3], secrets.token_hex(16))
@@ -88,10 +118,10 @@ def on_nodes(
             heard = asyncio.run(step.run(place, clean_environment(env), wanted.step_s, tell))
     except OSError as error:
         text = f"the step can't be started: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
-        return (Check("nodes", "unknown", text, "srun in PATH, and a folder for the run that you can write"),), ()
+        return Found((Check("nodes", "unknown", text, "srun in PATH, and a folder for the run that you can write"),))
     munged = _munged(heard, seen.munge_socket, ask) if words else {}
     rows = nodes.rows(names, heard, ours, munged)
-    return nodes.judge(rows, heard, ours, deadline_s=wanted.step_s, munge=bool(words)), rows
+    return Found(nodes.judge(rows, heard, ours, deadline_s=wanted.step_s, munge=bool(words)), rows)
 
 
 def _address(ask: Ask, here: str) -> str:

@@ -54,15 +54,13 @@ class Heard:
         return _ERROR.findall(self.said)
 
 
-async def run(
-    place: Place, env: Mapping[str, str], deadline_s: float, tell: Callable[[str], None], srun: str = "srun"
-) -> Heard:
-    """Run the step. `env`: for Slurm's commands; The file `nonce` has been written. Raises OSError."""
+async def run(place: Place, env: Mapping[str, str], deadline_s: float, tell: Callable[[str], None]) -> Heard:
+    """Run the step. `env`: for Slurm's commands; the file `nonce` lies in the folder. Raises OSError."""
     heard = Heard()
     of = len(place.nodes)
 
     def crew(task: Task) -> Any:
-        return _srun(place, env, task, heard, srun)
+        return _srun(place, env, task, heard)
 
     heard.tried = await meet(
         place.folder,
@@ -82,10 +80,10 @@ def _known(name: object, nodes: Sequence[str]) -> str:
     return name if isinstance(name, str) and name in nodes else ""
 
 
-def command(place: Place, hosts: str, srun: str = "srun") -> tuple[tuple[str, ...], dict[str, str]]:
+def command(place: Place, hosts: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """The words of srun, and what they need in the environment: the same as for the agents' step."""
     words = (
-        srun,
+        "srun",
         f"--jobid={place.job}",
         f"--ntasks={len(place.nodes)}",
         "--distribution=arbitrary",
@@ -105,13 +103,11 @@ def command(place: Place, hosts: str, srun: str = "srun") -> tuple[tuple[str, ..
 
 
 @asynccontextmanager
-async def _srun(
-    place: Place, env: Mapping[str, str], task: Task, heard: Heard, srun: str
-) -> AsyncIterator[Awaitable[object]]:
+async def _srun(place: Place, env: Mapping[str, str], task: Task, heard: Heard) -> AsyncIterator[Awaitable[object]]:
     with tempfile.NamedTemporaryFile("w", prefix="relight-doctor-hosts-", encoding="ascii") as hosts:
         hosts.writelines(f"{node}\n" for node in place.nodes)
         hosts.flush()
-        words, more = command(place, hosts.name, srun)
+        words, more = command(place, hosts.name)
         process = await asyncio.create_subprocess_exec(
             *words,
             env={**env, **more, "RELIGHT_DOCTOR": json.dumps(task)},
@@ -124,6 +120,8 @@ async def _srun(
         readers = [asyncio.create_task(_reports(process, place, heard)), asyncio.create_task(_words(process, heard))]
         try:
             yield asyncio.gather(*readers)
+            # What the tasks have printed takes longer through srun than their connections take to us.
+            await asyncio.wait(readers, timeout=GRACE_S)
         finally:
             await _end(process)
             for reader in readers:
