@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from slurm import parsing
@@ -115,13 +115,29 @@ def on_nodes(
             place = step.Place(wanted.job, names, folder, address, wanted.options, words)
             with open(os.path.join(folder, "nonce"), "x", encoding="ascii") as file:
                 file.write(ours.nonce)
-            heard = asyncio.run(step.run(place, clean_environment(env), wanted.step_s, tell))
+            heard = _heard(place, clean_environment(env), wanted.step_s, tell)
     except OSError as error:
         text = f"the step can't be started: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
         return Found((Check("nodes", "unknown", text, "srun in PATH, and a folder for the run that you can write"),))
     munged = _munged(heard, seen.munge_socket, ask) if words else {}
     rows = nodes.rows(names, heard, ours, munged)
     return Found(nodes.judge(rows, heard, ours, deadline_s=wanted.step_s, munge=bool(words)), rows)
+
+
+def _heard(place: step.Place, env: Mapping[str, str], step_s: float, tell: Tell) -> step.Heard:
+    """One step; and a second one without those that did not answer, where they took the others with them.
+
+    srun ends the whole step when it can't launch a task (22.05: after 11 s for a dead node, 20 s for a hung one).
+    """
+    heard = asyncio.run(step.run(place, env, step_s, tell))
+    some = tuple(node for node in place.nodes if node in heard.reports.keys() | set(heard.tried.peers))
+    if not some or len(some) == len(place.nodes) or not set(heard.tried.peers) <= heard.tried.lost.keys():
+        return heard
+    tell(f"once more, with the {len(some):,} nodes that have answered")
+    again = asyncio.run(step.run(replace(place, nodes=some), env, step_s, tell))
+    again.said = heard.said + again.said
+    again.reports = heard.reports | again.reports
+    return again
 
 
 def _address(ask: Ask, here: str) -> str:

@@ -69,6 +69,8 @@ def look(folder: str, crew: Crew | None = None) -> tuple[Check, ...]:
         disk = measure(folder)
     except OSError as error:
         text = f"{error.strerror or error}: {error.filename or folder}"
+        if error.filename == sys.executable:
+            return (Check("fs-create", "unknown", text, "a Python that this user may start"),)
         return (Check("fs-create", "bad", text, "a folder that you can write"),)
     return (race(tried), locks(tried), sight(tried), *judge_disk(disk))
 

@@ -182,7 +182,10 @@ def look_at_sockets(root: str, longest_node: str) -> SocketsSeen:
 def look_at_stacks(py_spy: str | None) -> StacksSeen:
     """Can py-spy read a process that is not its child? Yama's ptrace_scope 1 forbids that to all but root."""
     scope = _line("/proc/sys/kernel/yama/ptrace_scope")
-    trouble = None if py_spy is None else try_py_spy(py_spy)
+    try:
+        trouble = None if py_spy is None else try_py_spy(py_spy)
+    except OSError as error:  # of the child that was to be looked at, such as an interpreter in another user's home
+        trouble = f"{error.filename or sys.executable}: {error.strerror}"
     return StacksSeen(py_spy, trouble, int(scope) if scope and scope.isdigit() else None)
 
 

@@ -98,6 +98,21 @@ def test_a_node_that_can_not_be_reached_is_named_with_what_srun_said(tmp_path, f
     assert {check.state for name, check in found.items() if name != "nodes"} == {"ok"}
 
 
+def test_where_srun_ends_the_step_for_one_node_the_others_are_tried_again(tmp_path, fake):
+    """As 22.05 does when it can't launch a task."""
+    text = SRUN.replace(
+        "\nwait\n",
+        '\n[ -z "$RELIGHT_FAKE_DEAD" ] || [ "$(wc -l <"$SLURM_HOSTFILE")" = 2 ] || { sleep 0.5; kill $(cat "$RELIGHT_FAKE/pids"); }\nwait\n',
+    )
+    assert text != SRUN
+    (tmp_path / "bin" / "srun").write_text(text)
+    found, rows, told = look(tmp_path, fake, RELIGHT_FAKE_DEAD="n002")
+    assert {name: check.state for name, check in found.items() if check.state != "ok"} == {"nodes": "bad"}
+    assert "n002; srun: Task launch for 1.0 failed on node n002" in found["nodes"].seen
+    assert [row.connected for row in rows] == [True, False, True]
+    assert "once more, with the 2 nodes that have answered" in told
+
+
 def test_a_step_that_never_ends_is_ended_at_the_deadline(tmp_path, fake):
     found, _, _ = look(tmp_path, fake, step_s=2.0, RELIGHT_FAKE_DEAD="n003", RELIGHT_FAKE_HANGS="yes")
     assert found["nodes"].state == "bad"
