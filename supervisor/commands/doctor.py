@@ -31,7 +31,7 @@ WIDTH = 14
 Examples:
   relight doctor
   relight doctor --config relight.toml --json
-  srun --pty relight doctor        (inside a job: its nodes too)
+  srun --overlap --ntasks=1 relight doctor    (inside a job: its nodes too)
   relight doctor --job 4711 --run-dir /shared/runs/llm500b
 
 \b
