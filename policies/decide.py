@@ -193,7 +193,8 @@ def start(s: Situation) -> Decision | None:
     late = quarantine.on_probation(s.history, s.rules.quarantine, s.now)
     filled = spares.choose(attempt.slots, failing, nodes, barred, late=late)
     if isinstance(filled, spares.Short):
-        return _too_few(s, len(filled.slots_without), readiness.told(nodes, nodes, barred))
+        why = readiness.told(nodes, nodes, barred) or _why_none(nodes, attempt.slots, barred, None).removeprefix(": ")
+        return _too_few(s, len(filled.slots_without), why)
     return _recover(s, filled.slots, filled.swaps, s.history.incident)
 
 

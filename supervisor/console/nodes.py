@@ -27,6 +27,8 @@ class NodeRow:
     well: bool
     why: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
+    checked_at: float | None = None
+    checks: int = 0
     since: float | None = None
     agent: bool = False
     switch: str | None = None
@@ -152,6 +154,8 @@ def _row(name: str, node: NodeView | None, more: tuple[str, ...] = ()) -> NodeRo
         well=not why,
         why=tuple(why),
         unchecked=node.unchecked,
+        checked_at=node.checked_at,
+        checks=node.checks,
         since=node.since,
         agent=node.agent,
         switch=node.switch,

@@ -12,6 +12,7 @@ from supervisor.settings import Settings
 def look_at_programs(settings: Settings, folder: str) -> tuple[ProgramSeen, ...]:
     """Each with what is wrong with it, or "". `folder`: where relight.toml lies; paths are counted from there."""
     named = [("notify.command", settings.notify.command[0])] if settings.notify.command else []
+    named += [("cluster.drain_command", settings.cluster.drain_command[0])] if settings.cluster.drain_command else []
     named += [("health.commands", words[0]) for words in settings.health.commands]
     seen = [ProgramSeen(setting, name, _trouble(name, folder)) for setting, name in named]
     python = settings.health.nvrx_python

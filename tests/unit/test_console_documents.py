@@ -90,6 +90,17 @@ def test_what_cannot_be_seen_is_not_well(open_plan: Reading) -> None:
     assert (nothing.running, nothing.slots_up) == (None, None)
 
 
+def test_a_spare_tells_what_was_checked_and_when(open_plan: Reading) -> None:
+    assert open_plan.status is not None
+    seen = {"n3": NodeView("n3", NodeState.UP, 0.0, agent=True, checked_at=950.0, checks=9)}
+    reading = replace(open_plan, status=replace(open_plan.status, view=replace(open_plan.status.view, nodes=seen)))
+    (spare,) = nodes(reading).spares
+    assert (spare.node, spare.well, spare.checked_at, spare.checks) == ("n3", True, 950.0, 9)
+    seen["n3"] = replace(seen["n3"], checked_at=None, checks=0)
+    (spare,) = nodes(reading).spares
+    assert (spare.well, spare.why) == (False, ("not checked yet",))
+
+
 def test_six_hundred_and_forty_nodes_stay_small() -> None:
     names = tuple(f"n{i:04d}" for i in range(640))
     scene = training()

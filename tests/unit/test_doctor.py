@@ -180,6 +180,7 @@ def test_limits_are_met_exactly():
         ('[notify]\ncommand = ["./page-me"]\n', "there is no such file"),
         ('[notify]\ncommand = ["./plain"]\n', "not executable"),
         ('[notify]\ncommand = ["./folder"]\n', "no file"),
+        ('[cluster]\ndrain_command = ["no-such-drain", "-q"]\n', "not in PATH"),
         ('[health]\ncommands = [["no-such-program-anywhere"]]\n', "not in PATH"),
         ('[health]\nnvrx_python = ".venv-nvrx/bin/python"\n', "there is no such file"),
         ('[notify]\ncommand = ["./good"]\n[health]\ncommands = [["sh"]]\nnvrx_python = "good"\n', ""),

@@ -45,6 +45,7 @@ export function nodePanel(docs, run, name) {
         ["Place", place],
         ["State", holder ? `${holder.state}${holder.since ? ` since ${stamp(holder.since)}` : ""}` : barred?.state ?? "unknown"],
         ["Against it", holder ? (holder.why.length ? holder.why.join("; ") : "nothing") : null],
+        ["Last checked", holder?.checked_at ? `${stamp(holder.checked_at)}, ${number(holder.checks)} checks` : null],
         ["Not checked", holder?.unchecked.length ? holder.unchecked.join("; ") : null],
         ["Agent", holder ? (holder.agent ? "answers" : "does not answer") : null],
         ["Switch", holder?.switch],
