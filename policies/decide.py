@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from policies import archiving, halting, ladder, quarantine, readiness, sameslot, skipping, spares
+from policies import archiving, halting, ladder, leaving, quarantine, readiness, sameslot, skipping, spares
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -20,6 +20,7 @@ from policies.facts import (
     Halt,
     History,
     Incident,
+    JobPhase,
     NodeState,
     NodeView,
     PlannedStop,
@@ -89,8 +90,21 @@ def stay_ended(s: Situation) -> Decision | None:
     """A run that has ended starts nothing."""
     if s.history.ended is None:
         return None
+    if s.history.ended == "next-job":
+        return _wait_for_next_job(s)
     reason = Reason.FINISHED if s.history.ended == "finished" else Reason.PLANNED_STOP
     return Finish(reason, s.history.attempt.number if s.history.attempt else 0)
+
+
+def _wait_for_next_job(s: Situation) -> Wait:
+    """The run has left its job, and goes on when the next one has begun. That it can't be had is told."""
+    job = s.view.job
+    refused = next((why for key, why in s.view.failures if key.startswith("next-job:")), "")
+    none = job is not None and not job.can_follow and not job.next
+    text = refused or (
+        "no next job can be asked for: submit the job script again" if none else "the next job is awaited"
+    )
+    return Wait(Reason.NEXT_JOB, s.now + LOOK_AGAIN_S, text, tells=bool(refused) or none)
 
 
 def wait_for_sight(s: Situation) -> Decision | None:
@@ -103,6 +117,9 @@ def wait_for_sight(s: Situation) -> Decision | None:
         return Wait(Reason.BLIND, s.now + LOOK_AGAIN_S, "the cluster can't be read")
     if s.view.checkpoints is UNKNOWN:
         return Wait(Reason.STORE_BLIND, s.now + LOOK_AGAIN_S, "the checkpoint store can't be read")
+    job = s.view.job
+    if job is not None and job.phase is not JobPhase.RUNNING:
+        return Wait(Reason.NEXT_JOB, s.now + LOOK_AGAIN_S, f"job {job.id} is {job.word}")
     return None
 
 
@@ -176,6 +193,8 @@ def start(s: Situation) -> Decision | None:
     attempt = s.history.attempt
     if attempt is not None and (attempt.closed_at is None or s.own_incident or _all_clean(s)):
         return None  # its own incident is answered below; one before it is still to be ended by the next attempt
+    if s.history.stop_asked is not None and attempt is not None:
+        return Wait(Reason.SEALING, s.now + LOOK_AGAIN_S, "the last save is checked")  # then the planned stop is done
     nodes, barred = s.view.nodes, s.history.barred(s.now)
     assert nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     if (wait := _wait_until_heard_of(s, nodes, barred)) is not None:
@@ -206,7 +225,19 @@ def _too_few(s: Situation, missing: int, why: str) -> Decision:
     seen = f"{missing} slot{'' if missing == 1 else 's'} without a ready node" + (f": {why}" if why else "")
     if s.now < until:
         return Wait(Reason.FIRST_START, min(until, s.now + LOOK_AGAIN_S), seen)
-    return _halt(s, s.history.incident, Reason.NO_SPARE, seen, "another node, or a node brought back")
+    return _without_node(s, s.history.incident, seen, "another node, or a node brought back")
+
+
+def _without_node(s: Situation, incident: Incident | None, seen: str, lifts: str) -> Decision:
+    """A job gets no new nodes, so the run goes on in the next one; not twice in a row without an attempt between."""
+    attempt, job, held = s.history.attempt, s.view.job, s.history.job
+    tried = attempt is not None and held is not None and attempt.intended_at >= held.at
+    if job is None or not job.can_follow or not tried or attempt is None:
+        return _halt(s, incident, Reason.NO_SPARE, seen, lifts)
+    if s.history.mode != "auto":
+        lifts += f", or the next job: relight stop {s.history.run} --next-job"
+        return _halt(s, incident, Reason.NO_SPARE, seen, lifts)
+    return PlannedStop(Reason.NO_SPARE, attempt.number, "next-job", text=seen)
 
 
 def _all_clean(s: Situation) -> bool:
@@ -223,11 +254,28 @@ def finish(s: Situation) -> Decision | None:
 
 
 def planned_stop(s: Situation) -> Decision | None:
-    """Somebody asked for a save and a stop. A fault on the way is a fault."""
-    attempt = s.history.attempt
-    if s.history.stop_asked is None or attempt is None or attempt.closed_at is not None or s.history.incident:
+    """Somebody asked for a save and a stop. A fault on the way is a fault, unless the run goes on by itself anyway."""
+    attempt, wish, job = s.history.attempt, s.history.stop_asked, s.view.job
+    if wish is None or attempt is None or attempt.closed_at is not None or s.history.incident:
         return None
-    return PlannedStop(Reason.PLANNED_STOP, attempt.number)
+    late = leaving.is_late(wish, s.shown, job, s.rules, s.now)
+    saved = wish.after_save and leaving.has_saved(wish, attempt, s.view)
+    if wish.after_save and not saved and not late and not leaving.ends_soon(job, s.history, s.rules, s.now):
+        return None
+    return PlannedStop(Reason.PLANNED_STOP, attempt.number, wish.then, late or saved, wish.why)
+
+
+def leave(s: Situation) -> Decision | None:
+    """The job ends, a node is wanted back, the spares are spent: by itself where that was allowed, else a person is told."""
+    attempt = s.history.attempt
+    if attempt is None or attempt.closed_at is not None or s.history.incident or s.history.stop_asked:
+        return None
+    found = leaving.why_leave(s.history, s.view, s.layout.slots_needed, s.rules, s.now)
+    if found is None:
+        return None
+    if found.acts:
+        return PlannedStop(found.reason, attempt.number, found.then, text=found.text)
+    return Continue(found.reason, stall_at(s.history, s.view, s.rules), found.text)
 
 
 def refused(s: Situation) -> Decision | None:
@@ -311,7 +359,7 @@ def recover(s: Situation) -> Decision | None:
             )
         seen = f"no healthy spare for slot {without}{_why_none(s.view.nodes, attempt.slots, barred, asked)}"
         kept = f", or the node kept: relight resume {s.history.run} --keep-node {bars[0]}" if bars else ""
-        return _halt(s, incident, Reason.NO_SPARE, seen, f"another node, or a node brought back{kept}")
+        return _without_node(s, incident, seen, f"another node, or a node brought back{kept}")
     text = ask[1] if ask else verdict.why
     again = [n for n in bars if quarantine.for_good(n, incident.number, s.history, s.rules.quarantine)]
     if again:
@@ -552,6 +600,7 @@ RULES: tuple[Rule, ...] = (
     recover,
     finish,
     planned_stop,
+    leave,
     accept,
     room,
     archive_late,

@@ -338,6 +338,33 @@ class CaptureView:
     stacks: tuple[RankStack, ...] = ()
 
 
+class JobPhase(StrEnum):
+    """Where the job that holds the run's nodes stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """The job that holds the run's nodes. One that is requeued keeps its id and gets another `start`.
+
+    `ends_at` (wall seconds): when its nodes are taken back, and `ends_by` what; None where it is not known. `can_follow`: a
+    next job can be had without a person. `next`: what has been asked for already; empty when nothing was.
+    """
+
+    id: str
+    start: str
+    phase: JobPhase
+    word: str  # the cluster's own, such as CANCELLED
+    ends_at: float | None = None
+    ends_by: str = ""
+    can_follow: bool = False
+    next: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What the world shows now. Each part may be UNKNOWN; a missing part is never read as empty."""
@@ -369,6 +396,7 @@ class View:
     released: bool = False
     stop_asked: frozenset[int] = frozenset()  # attempts whose ranks were asked to save and stop
     drain_refused: str = ""  # why the cluster does not keep a barred node from others
+    job: JobView | None = None  # None: the nodes are no job's, or it can't be read
 
 
 # --- what is remembered -------------------------------------------------------------------------------------------
@@ -587,6 +615,31 @@ class Telling:
         return len(self.reached) < self.to and not self.given_up
 
 
+Then = Literal["end", "next-job", "here"]
+"""How a run goes on after a planned stop: not by itself, in the next job, or in this one with other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopWish:
+    """A planned stop that was asked for. `after_save`: the next regular save is awaited, and no other is made for it."""
+
+    who: str
+    at: float
+    then: Then = "end"
+    after_save: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingJob:
+    """The job that holds the nodes, since when the journal knows of it. `follows`: there was one before."""
+
+    id: str
+    start: str
+    at: float
+    follows: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """What the journal says, folded. Nothing here comes from anywhere else."""
@@ -607,8 +660,9 @@ class History:
     refused: frozenset[str] = frozenset()
     intents: Mapping[str, Intent] = field(default_factory=dict)
     halted: Halted | None = None
-    stop_asked: str | None = None  # who asked for a planned stop
-    ended: str | None = None  # finished or stopped as planned
+    stop_asked: StopWish | None = None
+    ended: str | None = None  # finished, stopped as planned, or waiting for its next job
+    job: HoldingJob | None = None
     reopened: int = 0  # the attempt stopped as planned before the run went on: its clean end is no end of the training
     completed: tuple[str, ...] = ()  # saves ever completed, in order
     books: Books = Books()
@@ -631,6 +685,10 @@ class History:
     def attempt(self) -> Attempt | None:
         """The newest attempt, open or closed."""
         return self.attempts[-1] if self.attempts else None
+
+    def is_of_earlier_job(self, attempt: Attempt) -> bool:
+        """Was it started in a job that holds the nodes no more? Then nothing of it is left, and nobody is to blame for that."""
+        return self.job is not None and self.job.follows and attempt.intended_at < self.job.at
 
     @property
     def incident(self) -> Incident | None:
@@ -711,10 +769,13 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStop:
-    """Save, stop, go on later. No fault, no strike."""
+    """Save, stop, go on later. No fault, no strike. `down`: what has not stopped by itself by now is stopped."""
 
     reason: Reason
     attempt: int
+    then: Then = "end"
+    down: bool = False
+    text: str = ""
     kind: Literal["planned-stop"] = "planned-stop"
 
 

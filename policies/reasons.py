@@ -13,6 +13,7 @@ class Reason(StrEnum):
     PROBATION = "probation"
     FINISHED = "finished"
     PLANNED_STOP = "planned-stop"
+    NEXT_JOB = "next-job"
     # waiting to see
     FIRST_LOOK = "first-look"
     SEALING = "sealing-checkpoint"
@@ -38,6 +39,9 @@ class Reason(StrEnum):
     # what will stop it if nobody looks
     ARCHIVE_LATE = "archive-late"
     SAVE_UNFINISHED = "save-unfinished"
+    JOB_ENDS = "job-ends"
+    NODE_DRAINED = "node-drained"
+    SPARES_LOW = "spares-low"
     # why it is not restarted
     NO_SPARE = "no-spare"
     NO_CHECKPOINT = "no-checkpoint"

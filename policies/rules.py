@@ -129,6 +129,28 @@ class ProbationRules(_Section):
         return self
 
 
+class JobRules(_Section):
+    """When a run leaves its Slurm job by itself, with a save and no fault."""
+
+    leave_s: Annotated[float, Field(ge=5, le=86_400)] = 600
+    """So long before the job ends (time limit, preemption, maintenance) the ranks are asked to save and stop; earlier where
+    saves took longer than half of it."""
+    down_s: Annotated[float, Field(ge=1, le=3600)] = 60
+    """So long before the end, what has not stopped by itself is stopped."""
+    told_s: Seconds = 3600
+    """So long before the end a person is told, where the run does not go on by itself."""
+    move_s: Seconds = 600
+    """A planned stop for another reason may take so long before what still runs is stopped."""
+
+
+class SpareRules(_Section):
+    """When hot spares that are spent are made up for. A job can't get new nodes; the next one can."""
+
+    low: Count = 0
+    """With fewer hot spares than this, and fewer than the job began with, the run saves and goes on in its next job.
+    0: not before a slot is without a node."""
+
+
 class DataRules(_Section):
     """How the training reads its data."""
 
@@ -159,6 +181,8 @@ class Rules(_Section):
     quarantine: QuarantineRules = QuarantineRules()
     probation: ProbationRules = ProbationRules()
     data: DataRules = DataRules()
+    job: JobRules = JobRules()
+    spares: SpareRules = SpareRules()
     telling: TellingRules = TellingRules()
     hold_s: Seconds = 7200
     """How long a halt keeps the allocation, so that evidence on the nodes survives; 0 on one machine."""

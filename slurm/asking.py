@@ -22,10 +22,12 @@ class Commands:
         self._away = False
         self._switches: dict[str, str] | None = None
 
-    def ask(self, *argv: str, deadline_s: float | None = None) -> Answer:
-        """Run one command. One that can't even be started has failed like any other."""
+    def ask(
+        self, *argv: str, deadline_s: float | None = None, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Run one command, with `env` beside the usual. One that can't even be started has failed like any other."""
         try:
-            return call(argv, self._call_s if deadline_s is None else deadline_s, self.env)
+            return call(argv, self._call_s if deadline_s is None else deadline_s, {**self.env, **(env or {})}, cwd)
         except OSError as error:
             return Answer(127, "", str(error))
 

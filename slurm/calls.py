@@ -46,7 +46,7 @@ def clean_environment(outer: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in outer.items() if k in _KEPT or not (k.startswith(_TOUCHED) or k in _PLACE)}
 
 
-def call(argv: Sequence[str], deadline_s: float, env: Mapping[str, str]) -> Answer:
+def call(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: str | None = None) -> Answer:
     """Run a command and wait for it, `deadline_s` at most. Raises OSError when it can't be started.
 
     It speaks English and UTC, whatever the language and zone of who asks.
@@ -58,6 +58,7 @@ def call(argv: Sequence[str], deadline_s: float, env: Mapping[str, str]) -> Answ
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=dict(env) | {"LC_ALL": "C", "TZ": "UTC"},
+        cwd=cwd,
         start_new_session=True,
     ) as process:
         try:

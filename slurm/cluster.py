@@ -5,10 +5,10 @@ Every effect answers "asked". Whether it happened is read, never taken from a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class NodeCondition(StrEnum):
@@ -47,14 +47,36 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """The job that holds the nodes. One that is requeued keeps its id and gets another `start`.
+
+    `phase`: waiting, running, ending or ended; `word` is the cluster's own. `ends_at` (wall seconds): when the nodes are taken
+    back, and `ends_by` what. `can_follow`: `next_job` can be asked for; `next`: it was, and which job comes or "requeued".
+    """
+
+    id: str
+    start: str
+    phase: Literal["waiting", "running", "ending", "ended"]
+    word: str
+    ends_at: float | None = None
+    ends_by: str = ""
+    can_follow: bool = False
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What one read of the cluster gave. A step that is not in `steps` has never been, or has left no task."""
+    """What one read of the cluster gave. A step that is not in `steps` has never been, or has left no task.
+
+    `job` is None where no job holds the nodes.
+    """
 
     nodes: Mapping[str, NodeRow]
     steps: Mapping[str, StepRow]
     drain_refused: str = (
         ""  # why the last node that was to be kept from others is not; our own exclusion holds all the same
     )
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +131,10 @@ class Cluster(Protocol):
 
     def address(self, node: str) -> str:
         """How other nodes reach this one, as far as it was told by the last look; the name where nothing was. Never blocks."""
+        ...
+
+    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+        """Ask for the run's next job, without these nodes; it begins when this one has ended. Raises OSError."""
         ...
 
     def release(self, epoch: int) -> None:

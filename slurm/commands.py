@@ -18,6 +18,7 @@ from slurm.asking import Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
+from slurm.jobs import Following, Jobs
 from slurm.parsing import JobRow, ListedStep
 from slurm.reading import Listing, Reader, Source
 from slurm.states import Phase, node_condition
@@ -44,6 +45,7 @@ class SlurmCommands:
         drain: bool = True,
         drain_command: Sequence[str] = (),
         end_job: bool = False,
+        following: Following = Following(),  # noqa: B008 - frozen
         call_s: float = 20.0,
         release_deadline_s: float = 10.0,
         reads: Callable[[Commands], Source] | None = None,
@@ -51,8 +53,9 @@ class SlurmCommands:
         """`job` is SLURM_JOB_ID; `env` for the commands (ours); `options` more words for srun, such as `--cpu-bind=none`.
 
         `drain`: bar nodes in Slurm too, where this user may; `drain_command`: of the site, in place of scontrol. `end_job`: a
-        release cancels the job, for a controller that lives outside it; one in its batch script ends it by ending. `reads`: who
-        tells of job, steps and nodes in place of the commands, such as `native.Native`. Raises ValueError for what is no job id.
+        release cancels the job, for a controller that lives outside it; one in its batch script ends it by ending.
+        `following`: how a next job is had. `reads`: who tells of job, steps and nodes in place of the commands, such as
+        `native.Native`. Raises ValueError for what is no job id.
         """
         if not (job.isascii() and job.isdigit()):
             raise ValueError(f"not a job id: {job!r}")
@@ -67,6 +70,7 @@ class SlurmCommands:
         self._source: Source = self._commands if reads is None else reads(self._commands)
         self._reader = Reader(self._run_dir, job, self._source)
         self._bars = Bars(self._run_dir, self._commands, drain=drain, site=drain_command)
+        self._jobs = Jobs(self._run_dir, self._commands, following)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._stopping: set[str] = set()
         self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
@@ -93,7 +97,7 @@ class SlurmCommands:
         except (OSError, ValueError) as error:
             return Unreadable(str(error))  # a step whose files lie would be hidden
         shown = {name: row for name, row in steps.items() if row is not None}
-        return ClusterView(nodes, shown, self._bars.refused or "")
+        return ClusterView(nodes, shown, self._bars.refused or "", self._jobs.describe(listing.job))
 
     def launch(self, spec: LaunchSpec) -> None:
         """Write the order and start its srun, unless the name is taken; srun's words and the tasks' go to `output`.
@@ -163,6 +167,15 @@ class SlurmCommands:
     def address(self, node: str) -> str:
         """NodeAddr of the node, as sinfo has it."""
         return self._addresses.get(node, node)
+
+    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+        """Have the run's next job begin when this one has ended, without these nodes. Raises OSError."""
+        if not self._admit(epoch):
+            return
+        job = self._commands.job()  # before something is asked for, in its own words
+        if isinstance(job, Unreadable):
+            raise OSError(job.why)
+        self._jobs.next_job(job, [localfiles.good_name(node) for node in exclude])
 
     def release(self, epoch: int) -> None:
         """Cancel every step of ours and end every srun; with `end_job` the job too. Raises OSError.

@@ -5,6 +5,7 @@ What is read comes from the files that the nodes write and from /proc; a read ne
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,10 @@ class LocalCluster:
     def address(self, node: str) -> str:  # noqa: ARG002 - as the port has it
         """All nodes are this machine."""
         return "127.0.0.1"
+
+    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+        """There are no jobs on one machine. Raises OSError."""
+        raise OSError(errno.EOPNOTSUPP, f"no job can follow (epoch {epoch}, without {', '.join(exclude) or 'nobody'})")
 
     def release(self, epoch: int) -> None:
         """Shut every node down and see it gone; what does not end by itself, a frozen node too, is killed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from slurm import hostlist
@@ -16,6 +17,12 @@ from slurm.states import Phase, phase
 
 JOB_FORMAT: Final = "%A|%T|%S|%N|%B|%r"
 """For `squeue -h -o`: id, state, start, nodes, batch host, reason."""
+
+TIMES_FORMAT: Final = "EndTime:|,PreemptTime:|,Requeue:|"
+"""For `squeue -h -O`, asked in UTC."""
+
+WAITING_FORMAT: Final = "%A|%E|%j"
+"""For `squeue -h -o`: id, dependency, name."""
 
 STEP_FORMAT: Final = "StepID:|,StepState:|,Nodes:|,StepName:|"
 """For `squeue -s -h -O`. With `:|` and no width nothing is cut (a name of 120 letters was tried)."""
@@ -26,6 +33,8 @@ NODE_FORMAT: Final = "NodeList:|,StateComplete:|,NodeAddr:|,Reason:|"
 _STEP_ID = re.compile(r"[\d_+]+\.(?:[\d+]+|batch|extern|interactive|TBD)")
 _PORT = re.compile(r"(?:^| )Port=(\d{1,5})(?: |$)")
 _ADDRESS = re.compile(r"(?:^| )NodeAddr=(\S+)")
+_JOB_NAME = re.compile(r"(?:^| )JobName=(.*?) UserId=")
+_EXCLUDED = re.compile(r"(?:^| )ExcNodeList=(\S+)")
 _SWITCH = re.compile(r"(?:(?<!\S)SwitchName=(\S+) Level=0|(?<!\S)BlockName=(\S+) BlockIndex=\d+) (?:.* )?Nodes=(\S+)")
 _TASKS = re.compile(
     r"srun: error: ([^\s:]+): tasks? ([\d,-]+): "
@@ -50,6 +59,15 @@ class JobRow:
     nodes: tuple[str, ...]
     batch_host: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimes:
+    """When a job ends, and when it is preempted: wall seconds, None where Slurm does not say. May it be requeued?"""
+
+    ends_at: float | None = None
+    preempted_at: float | None = None
+    requeue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +100,50 @@ def job(text: str, number: str) -> JobRow | None:
                 one, state, phase(state), _word(start), hostlist.expand(nodes), _word(batch_host), _word(reason)
             )
     return None
+
+
+def times(text: str) -> JobTimes:
+    """Of `squeue -O TIMES_FORMAT` for one job. Raises ValueError."""
+    lines = _lines(text)
+    if len(lines) != 1:
+        raise ValueError(f"not one job: {text[:200]!r}")
+    ends, preempted, requeue, *_ = [field.strip() for field in lines[0].split("|")]
+    return JobTimes(_moment(ends), _moment(preempted), requeue == "1")
+
+
+def maintenance(text: str) -> tuple[tuple[float, tuple[str, ...]], ...]:
+    """Begin (wall seconds) and nodes of each maintenance, from `scontrol -o show reservation`. Raises ValueError."""
+    found = []
+    for line in _lines(text):
+        words = dict(word.partition("=")[::2] for word in line.split())
+        begins = _moment(words.get("StartTime", ""))
+        if begins is not None and "MAINT" in words.get("Flags", "").split(","):
+            found.append((begins, hostlist.expand(_word(words.get("Nodes", "")))))
+    return tuple(found)
+
+
+def excluded(text: str) -> str:
+    """The nodes that a job was not to get, from `scontrol -o show job`; a hostlist, empty where there are none."""
+    match = _EXCLUDED.search(text)
+    return _word(match[1]) if match else ""
+
+
+def job_name(text: str) -> str:
+    """The name of a job, from `scontrol -o show job`. Raises ValueError."""
+    match = _JOB_NAME.search(text)
+    if match is None:
+        raise ValueError(f"no JobName: {text[:200]!r}")
+    return match[1]
+
+
+def waiting_for(text: str, number: str, name: str) -> str:
+    """The job of this name that waits for the end of job `number`, from `squeue -o WAITING_FORMAT`; empty where none does."""
+    for line in _lines(text):
+        one, _, rest = line.strip().partition("|")
+        what, _, called = rest.partition("|")
+        if one.isdigit() and called == name and re.search(rf"\bafterany:(?:\d+:)*{number}\b", what):
+            return one
+    return ""
 
 
 def steps(text: str) -> tuple[ListedStep, ...]:
@@ -178,6 +240,14 @@ def _fields(line: str, count: int) -> list[str]:
 def _unended(field: str) -> str:
     """Without the bar that ends the last field of `-O`."""
     return field.removesuffix("|").strip()
+
+
+def _moment(field: str) -> float | None:
+    """UTC, as Slurm writes it; None for N/A, NONE, Unknown and their like."""
+    try:
+        return datetime.strptime(field, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def _word(field: str) -> str:

@@ -166,6 +166,16 @@ class AskStop:
 
 
 @dataclass(frozen=True, slots=True)
+class NextJob:
+    """Have the run's next job begin, without these nodes. It follows one start of one job, so that it is asked for once."""
+
+    job: str
+    start: str
+    exclude: tuple[str, ...]
+    kind: Literal["next-job"] = "next-job"
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Let the nodes go: the run is over."""
 
@@ -190,6 +200,7 @@ Action = (
     | MakeView
     | Launch
     | AskStop
+    | NextJob
     | Release
 )
 SLOW = Restore | Archive | Scrub
@@ -204,6 +215,7 @@ RETRY_S = {
     "restore": 5.0,
     "archive": 60.0,
     "scrub": 60.0,
+    "next-job": 20.0,
 }
 """How long an effect may take to show before it is asked for again, seconds; 10 where nothing is said. Doubled at each try."""
 RETRY_MAX_S = 300.0
@@ -230,6 +242,8 @@ def key(action: Action) -> str:
             return f"retain:{action.newest}"
         case Bar():
             return f"bar:{action.incident}:{','.join(action.nodes)}"
+        case NextJob():
+            return f"next-job:{action.job}:{action.start}"
         case Release():
             return "release"
         case _:
@@ -290,6 +304,9 @@ def is_done(action: Action, view: View) -> bool:
             return action.attempt in view.launched and not view.untold
         case AskStop():
             return action.attempt in view.stop_asked
+        case NextJob():
+            job = view.job
+            return job is not None and ((job.id, job.start) != (action.job, action.start) or bool(job.next))
         case Release():
             return view.released
         case _:

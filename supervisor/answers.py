@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from policies import spares
-from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, Choice, History, Recover, View
+from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, Choice, History, Recover, Then, View
 from policies.reasons import Reason
 from policies.skipping import merge, spans_text
 from supervisor.journal.entries import (
@@ -80,9 +80,24 @@ def judge(request: Request, history: History, view: View, now: float) -> Reply:
         case "halt":
             return _halt(request, history)
         case "stop":
-            if history.ended or history.attempt is None:
-                return _no(request, "nothing is running")
-            return _yes(request, "the ranks are asked to save and stop", StopAsked(request.who))
+            return _stop(request, history, view)
+
+
+def _stop(request: Request, history: History, view: View) -> Reply:
+    """A stop with a save, or as soon as a save is completed. In the next job a halted run goes on too."""
+    if history.ended or history.attempt is None:
+        return _no(request, "nothing is running")
+    if history.halted is not None and not request.next_job:
+        return _no(request, "the run is halted: nothing is running")
+    if request.next_job and (view.job is None or not view.job.can_follow):
+        none = "no job holds its nodes" if view.job is None else "no next job can be asked for ([cluster] next_job)"
+        return _no(request, f"--next-job: {none}")
+    how = "the ranks are stopped once the next save is completed" if request.after_save else ""
+    how = how or ("the ranks are asked to save and stop" if history.halted is None else "the halt is lifted")
+    lifted = () if history.halted is None else (Resumed(request.who, request.why or "it goes on in the next job"),)
+    then: Then = "next-job" if request.next_job else "end"
+    wish = StopAsked(request.who, then, request.after_save, request.why)
+    return _yes(request, how + ("; the run goes on in its next job" if request.next_job else ""), *lifted, wish)
 
 
 def _pause(request: Request) -> Paused:

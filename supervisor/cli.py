@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "refuse": ("supervisor.commands.refuse", "Say no to the open plan."),
     "pause": ("supervisor.commands.pause", "Start and stop nothing until resumed; keep watching."),
     "resume": ("supervisor.commands.resume", "Lift a pause or a halt."),
+    "stop": ("supervisor.commands.stop", "Save and stop, to go on later or in the next job."),
     "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
     "interval": ("supervisor.commands.interval", "How often to save."),
     "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from slurm.cluster import Cluster, Unreadable
 from slurm.commands import SlurmCommands
+from slurm.jobs import SUBMISSION, Following, Submission
 from slurm.local import LocalCluster
 from supervisor.controller import Listen
 from supervisor.durable import replace_whole
@@ -56,7 +57,13 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     os.environ.pop("XDG_RUNTIME_DIR", None)
     one = settings.cluster
     cluster = SlurmCommands(
-        run.root, job, options=one.srun_options, drain=one.drain, drain_command=one.drain_command, end_job=bool(asked)
+        run.root,
+        job,
+        options=one.srun_options,
+        drain=one.drain,
+        drain_command=one.drain_command,
+        end_job=bool(asked),
+        following=_following(one.next_job, inside=not asked),
     )
     seen = cluster.read()
     wanted = settings.shape().slots_needed
@@ -66,6 +73,12 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     here = os.environ.get("SLURMD_NODENAME", "")
     tell = one.listen or (cluster.address(here) if here else os.uname().nodename)
     return Opened(cluster, Listen("0.0.0.0", tell), _meeting_port)  # noqa: S104 - agents on all nodes; a token is asked of each
+
+
+def _following(how: str, *, inside: bool) -> Following:
+    """A job that was submitted with `relight sbatch` carries how. Outside of it that is not known, and requeueing is as quick."""
+    told = os.environ.get(SUBMISSION, "") if inside and how in {"auto", "sbatch"} else ""
+    return Following(Submission.read(told) if told else None, how in {"auto", "requeue"})
 
 
 def in_its_job(run: RunDir) -> bool:

@@ -17,12 +17,15 @@ from policies.facts import (
     Counters,
     Halted,
     History,
+    HoldingJob,
     Incident,
     Intent,
     Recover,
     Rejected,
+    StopWish,
     Times,
 )
+from policies.leaving import SIGNALS
 from policies.reasons import Reason
 from policies.skipping import merge
 from supervisor import actions, remembered_tellings
@@ -44,6 +47,7 @@ from supervisor.journal.entries import (
     IncidentMarked,
     IncidentOpened,
     Intended,
+    JobBegan,
     Looked,
     ModeSet,
     NodeReturned,
@@ -175,6 +179,20 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
     return history
 
 
+def _reopen(history: History) -> History:
+    reopened = history.attempt.number if history.attempt else 0
+    return replace(history, ended=None, stop_asked=None, reopened=reopened)
+
+
+def _job_began(history: History, entry: JobBegan, at: float) -> History:
+    """What waited for its next job goes on. A wish to leave the job before is fulfilled, however that came to its end."""
+    wish = history.stop_asked
+    fulfilled = wish is not None and (wish.then != "end" or wish.who in SIGNALS)
+    if history.job is not None and (fulfilled or history.ended == "next-job"):
+        history = _reopen(history)
+    return replace(history, job=HoldingJob(entry.id, entry.start, at, follows=history.job is not None))
+
+
 def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History:
     attempt = next(a for a in history.attempts if a.number == entry.attempt)
     began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)
@@ -290,12 +308,14 @@ def fold(history: History, stamped: Stamped) -> History:
             asked = entry.reason is Reason.PERSON_HALTED
             return replace(history, halted=halted, asked_to_halt=asked, stop_asked=None)
         case StopAsked():
-            return replace(history, stop_asked=entry.who)
+            wish = StopWish(entry.who, at, entry.then, entry.after_save, entry.why)
+            return replace(history, stop_asked=wish)
+        case JobBegan():
+            return _job_began(history, entry, at)
         case Ended():
             return replace(history, ended=entry.how)
         case Reopened():
-            reopened = history.attempt.number if history.attempt else 0
-            return replace(history, ended=None, stop_asked=None, reopened=reopened)
+            return _reopen(history)
         case NodeReturned():
             back = (
                 replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars

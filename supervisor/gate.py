@@ -5,6 +5,7 @@
 | watch, capture, agents, checks of spares, first start | yes | yes | yes | yes; no start |
 | seal, copy into the archive, read again | no | yes | yes | yes |
 | abandon, retention, lifting our own drain | no | yes | yes | no |
+| next job | no | when a person has asked for it | yes | no |
 | fence and stop a dead attempt | no | yes | yes | no |
 | stop a stalled attempt, quarantine, restore from the archive, relaunch | no | asks | cleared classes; asks for the rest | no |
 | stop a stalled attempt of a run that halts | no | no | cleared classes | no |
@@ -100,8 +101,8 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return _YES
         case _ if history.mode == "observe":
             return Held("mode observe: says what it would do", asks=False)
-        case actions.Abandon() | actions.Retain() | actions.Unbar():
-            return _YES
+        case actions.Abandon() | actions.Retain() | actions.Unbar() | actions.NextJob():
+            return _YES  # in mode approve nobody but a person asks for a next job (`policies/leaving.py`)
         case _ if isinstance(decision, Halt) and may_only_be_slow(history, rules):
             return Held("nothing has died: a person stops it (relight halt)", asks=False)
         case _ if isinstance(decision, Contain | Halt | Finish):

@@ -16,6 +16,7 @@ from policies.facts import (
     CheckpointState,
     Copied,
     History,
+    JobView,
     NodeState,
     NodeView,
     RankExit,
@@ -51,6 +52,8 @@ class Look:
     store_as_of: float | None = None
     cluster_as_of: float | None = None
     store_free_bytes: int | None = None
+    job: JobView | None = None
+    failed: bool = False  # a rank of the attempt has not ended well
 
 
 def look_of(view: View, history: History, world: int) -> Look:
@@ -80,6 +83,8 @@ def look_of(view: View, history: History, world: int) -> Look:
         store_as_of=view.store_as_of,
         cluster_as_of=view.cluster_as_of,
         store_free_bytes=view.store_free_bytes,
+        job=view.job,
+        failed=shown is not None and any(not one.clean for one in shown.exits),
     )
 
 
@@ -90,6 +95,7 @@ def view_of(look: Look, world: int) -> View:
     nodes |= {n: replace(ready, name=n, checked_at=at, switch=s) for n, s, at in look.ready}
     nodes |= {n.name: n for n in look.ill}
     exits = tuple(RankExit(r, "", look.attempt or 0, 0.0, 0) for r in range(world if look.all_clean else 0))
+    exits = (RankExit(0, "", look.attempt or 0, 0.0, 1),) if look.failed else exits
     return View(
         nodes=UNKNOWN if look.nodes_unknown else nodes,
         unread=look.unread,
@@ -102,6 +108,7 @@ def view_of(look: Look, world: int) -> View:
         store_as_of=look.store_as_of,
         cluster_as_of=look.cluster_as_of,
         store_free_bytes=look.store_free_bytes,
+        job=look.job,
     )
 
 

@@ -143,7 +143,7 @@ class Loop:
         self._write(list(scene.desk.carried(matter(self.history))), now)
         scene.desk.ticked()
         self._say(ticked)
-        code = self._exit(ticked.decision, now)
+        code = self._exit(ticked.decision, view, now)
         if ticked.entries or code is not None or now - self._status_at >= STATUS_S:
             self._status_at = now
             scene.desk.status(view, ticked.decision, ticked.held, now)
@@ -243,8 +243,10 @@ class Loop:
     def _hold_until(self) -> float:
         return held_until(self.history, self.scene.rules)
 
-    def _exit(self, decision: Decision, now: float) -> int | None:
+    def _exit(self, decision: Decision, view: View, now: float) -> int | None:
         """The exit code when all is done that was to be done."""
+        if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit():
+            return 0  # it begins when this one has ended; one that is requeued begins by itself, and ends us if we are in it
         attempt = self.history.attempt
         down = attempt is None or attempt.closed_at is not None
         if not self.scene.effects.released:

@@ -86,7 +86,8 @@ def plan(decision: Decision, history: History, rules: Rules) -> tuple[Action, ..
             steps += _bars(decision, history, rules.quarantine)
             steps += _recover(decision, history)
         case PlannedStop():
-            steps = [actions.AskStop(decision.attempt)]
+            if attempt is not None and attempt.closed_at is None:
+                steps = _down(decision.attempt) if decision.down else [actions.AskStop(decision.attempt)]
         case Halt():
             if attempt is not None and attempt.closed_at is None:
                 steps = _down(attempt.number)
@@ -105,6 +106,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
         blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
         steps += [actions.StartAgent(name) for name in blind]
     steps += _questions(history, view, now)
+    steps += _next_job(history, view, now)
     steps += _launch_again(history, view)
     steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
@@ -188,6 +190,15 @@ def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Acti
     down = attempt is None or attempt.closed_at is not None
     over = history.halted is not None and down and now >= held_until(history, rules)
     return [actions.Release()] if over and not view.released else []
+
+
+def _next_job(history: History, view: View, now: float) -> list[Action]:
+    """Once the run has left its job, and everything of it is sealed."""
+    job = view.job
+    if history.ended != "next-job" or job is None or history.job is None or not job.can_follow:
+        return []
+    action = actions.NextJob(history.job.id, history.job.start, tuple(sorted(history.barred(now))))
+    return [] if actions.is_done(action, view) else [action]
 
 
 def _launch_again(history: History, view: View) -> list[Action]:

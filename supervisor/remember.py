@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from policies.facts import (
     History,
     Incident,
     Intent,
+    JobPhase,
     NodeState,
     Recover,
     SaveCost,
@@ -45,11 +47,18 @@ from supervisor.journal.entries import (
     IncidentClosed,
     IncidentMarked,
     IncidentOpened,
+    JobBegan,
     NodeReturned,
+    Reopened,
     Settled,
     Stamped,
+    StopAsked,
 )
 
+TAKEN_AWAY_S = 1.0
+"""Slurm shows a job as ending before it signals it; a look that began this much later than a rank's end has seen that."""
+GIVEN_UP = frozenset({"CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED"})
+"""Ends of a job that somebody has wanted, or that our own exit code has made: none follows by itself."""
 AGENTS_TELL_S = 5.0
 """Agents connect to a new controller every 2 s at the latest; one that has not come after this time is not waited for."""
 
@@ -75,6 +84,7 @@ class Notebook:
 
 def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     """Note everything that policies will ask for, in the order in which it can follow from each other."""
+    _job(book, view)
     _completed(book, view)
     _returned(book, view)
     _not_drained(book, view)
@@ -86,6 +96,27 @@ def remember(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     _accepted(book, view, layout)
     _caught_up(book, view, rules)
     _ended(book, view, layout)
+
+
+def _job(book: Notebook, view: View) -> None:
+    """Which job holds the nodes. One that is over while somebody outside of it watches ends the run, or has another follow."""
+    job, history = view.job, book.history
+    if job is None:
+        if history.ended == "next-job" and view.nodes is not UNKNOWN:
+            book.note(Reopened("relight"))  # it goes on where there are no jobs
+        return
+    if job.phase is JobPhase.RUNNING and (
+        history.job is None or (history.job.id, history.job.start) != (job.id, job.start)
+    ):
+        book.note(JobBegan(job.id, job.start))
+    if job.phase is JobPhase.ENDED and history.stop_asked is None and not history.ended and not history.halted:
+        taken = history.mode == "auto" and job.can_follow and job.word not in GIVEN_UP
+        book.note(StopAsked("slurm", "next-job" if taken else "end", why=f"job {job.id} is {job.word}"))
+
+
+def _is_gone(history: History, attempt: Attempt, view: View) -> bool:
+    """Has it ended with its job?"""
+    return history.is_of_earlier_job(attempt) or (view.job is not None and view.job.phase is JobPhase.ENDED)
 
 
 def _shown(history: History, view: View) -> AttemptView | None:
@@ -193,6 +224,8 @@ def _trouble(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         return
     if open_one is not None and open_one.attempt == attempt.number:
         return
+    if _is_leaving(history, attempt, view):
+        return
     trouble = _judged(history, view, layout, rules, now) or detect(history, view, layout, rules, now)
     if trouble is None:
         return
@@ -211,6 +244,20 @@ def _trouble(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
     book.note(
         IncidentOpened(number, attempt.number, trouble, last_good, detected, frontier, samples, follows),
     )
+
+
+def _is_leaving(history: History, attempt: Attempt, view: View) -> bool:
+    """What ends with its job, or on the way out of it, is nobody's fault.
+
+    SIGTERM is what Slurm sends to all of a job that it takes away, and the next look at the cluster shows which.
+    """
+    job, wish, shown = view.job, history.stop_asked, _shown(history, view)
+    if job is None:
+        return False
+    if job.phase is not JobPhase.RUNNING or history.is_of_earlier_job(attempt) or (wish and wish.then != "end"):
+        return True
+    asked = max((e.wall for e in shown.exits if e.signal == signal.SIGTERM), default=0.0) if shown else 0.0
+    return asked + TAKEN_AWAY_S >= (view.cluster_as_of or 0.0) and asked > 0.0
 
 
 def _unfinished_probation(history: History) -> Incident | None:
@@ -273,6 +320,9 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         return
     if attempt.number in view.steps_running:
         return
+    if _is_gone(history, attempt, view):
+        book.note(AttemptClosed(attempt.number, _counters(attempt, shown)))
+        return
     if attempt.number not in view.launched and not _never_came(history, attempt, view, rules):
         return
     all_clean = shown is not None and shown.ended_well(layout.world)
@@ -280,9 +330,6 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         return
     if _may_still_tell(attempt, view, history, book.now):
         return
-    last = shown.last_step if shown else None
-    began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)
-    ended = Counters(last.step, last.samples, last.updates, last.skipped, last.lr) if last else began
     incident = history.incident
     if incident is not None and incident.attempt == attempt.number:
         # everything is in now: the earliest error is looked for once more, and only earlier evidence changes it
@@ -290,7 +337,14 @@ def _closed(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:
         again = look_again(incident.diagnosis, history, incident, view, layout, stopped_from)
         if again.first and again != incident.diagnosis:
             book.note(Diagnosed(incident.number, again))
-    book.note(AttemptClosed(attempt.number, ended))
+    book.note(AttemptClosed(attempt.number, _counters(attempt, shown)))
+
+
+def _counters(attempt: Attempt, shown: AttemptView | None) -> Counters:
+    """Where it ended, as far as was told."""
+    last = shown.last_step if shown else None
+    began = attempt.began or Counters(attempt.start_step, 0, attempt.start_step, 0, None)
+    return Counters(last.step, last.samples, last.updates, last.skipped, last.lr) if last else began
 
 
 def _accepted(book: Notebook, view: View, layout: Layout) -> None:
@@ -324,24 +378,31 @@ def _caught_up(book: Notebook, view: View, rules: Rules) -> None:
 
 
 def _ended(book: Notebook, view: View, layout: Layout) -> None:
-    """The end is the last update, sealed."""
+    """The end is the last update, sealed; so is a planned stop, after which the run goes on here, in the next job, or later."""
     history = book.history
-    attempt, shown = history.attempt, _shown(history, view)
-    nothing_runs = attempt is None or (attempt.closed_at is not None and history.incident is not None)
-    if history.stop_asked and nothing_runs and not history.ended and not history.halted:
-        book.note(Ended("stopped"))  # there is nothing that could save; the run goes on from here another day
+    attempt, shown, wish = history.attempt, _shown(history, view), history.stop_asked
+    if history.ended or history.halted:
         return
-    if attempt is None or shown is None or attempt.closed_at is None or history.ended or view.checkpoints is UNKNOWN:
+    nothing_runs = attempt is None or (attempt.closed_at is not None and history.incident is not None)
+    if wish is not None and nothing_runs:
+        if wish.then != "here":  # there is nothing that could save; an incident goes on with its own answer
+            book.note(Ended("stopped" if wish.then == "end" else "next-job"))
+        return
+    if attempt is None or attempt.closed_at is None or view.checkpoints is UNKNOWN:
         return
     incident = history.incident
-    if history.halted or (incident is not None and incident.attempt == attempt.number):
+    if incident is not None and incident.attempt == attempt.number:
         return
     if attempt.number == history.reopened:
         return  # it was stopped as planned, and the run goes on
-    if not shown.ended_well(layout.world) or (view.store_as_of or 0.0) < attempt.closed_at:
+    clean = shown is not None and shown.ended_well(layout.world)
+    if not (clean or wish is not None) or (view.store_as_of or 0.0) < attempt.closed_at:
         return
     if any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints):
         return
-    if incident is not None:
+    if incident is not None and shown is not None:
         book.note(IncidentClosed(incident.number, shown.frontier))
-    book.note(Ended("stopped" if history.stop_asked else "finished"))
+    if wish is None or wish.then == "end":
+        book.note(Ended("stopped" if wish else "finished"))
+    else:
+        book.note(Ended("next-job") if wish.then == "next-job" else Reopened(wish.who))

@@ -64,6 +64,9 @@ class ClusterSettings(_Section):
     """Drain barred nodes in Slurm too, where this user may. Our own exclusion holds in any case."""
     drain_command: Annotated[tuple[Word, ...], Field(max_length=32)] = ()
     """A site's command in place of `scontrol update`: called as `... drain NODE KEY WHY`, and `... resume NODE KEY ""`."""
+    next_job: Literal["auto", "requeue", "sbatch", "none"] = "auto"
+    """How a run goes on when its job ends: requeued, or submitted again as it was (only by `relight sbatch`). auto: submitted
+    again where the controller is in the job and knows how, else requeued."""
     listen: Word = ""
     """The address at which agents find the controller; empty: that of this host (slurm), loopback (local)."""
 

@@ -28,7 +28,7 @@ from policies.rules import Rules
 from supervisor import actions
 from supervisor.actions import RETRY_MAX, RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate
-from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, Withdrawn
+from supervisor.journal.entries import Decided, Entry, HaltedEntry, Intended, Looked, StopAsked, Withdrawn
 from supervisor.looked import look_of
 from supervisor.plan import AGENTS_WAIT_S, plan, unanswered, upkeep
 from supervisor.remember import Notebook, remember
@@ -129,6 +129,8 @@ def _note_decision(book: Notebook, decision: Decision, situation: Situation) -> 
         book.note(HaltedEntry(decision.reason, decision.seen, decision.lifts, decision.incident))
     elif isinstance(decision, Recover | Contain | PlannedStop | Finish) and decision != before:
         look()
+        if isinstance(decision, PlannedStop) and book.history.stop_asked is None:
+            book.note(StopAsked("relight", decision.then, why=decision.text))
         if isinstance(before, Recover) and isinstance(decision, Recover):
             why = contradiction(situation, before) or "another plan is better now"
             book.note(Withdrawn(book.history.decision_digest, why))

@@ -108,6 +108,8 @@ def ask(
     spares: tuple[str, ...] = (),
     keep_nodes: tuple[str, ...] = (),
     skip_samples: Spans = (),
+    after_save: bool = False,
+    next_job: bool = False,
 ) -> int:
     """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3.
 
@@ -125,6 +127,8 @@ def ask(
             spares=spares,
             keep_nodes=keep_nodes,
             skip_samples=skip_samples,
+            after_save=after_save,
+            next_job=next_job,
         )
     except ValidationError as error:
         first = error.errors()[0]

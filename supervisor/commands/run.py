@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.errors import UserError
+from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT, UserError
 
 if TYPE_CHECKING:
     from supervisor.settings import Settings
@@ -58,8 +59,6 @@ def command(
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.clusters import in_its_job  # noqa: PLC0415
-    from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
-    from supervisor.errors import REFUSED_EXIT  # noqa: PLC0415
     from supervisor.prepare import Wishes, is_taken_as_it_was, prepare  # noqa: PLC0415
 
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
@@ -76,13 +75,25 @@ def command(
             return [*own, *(("--stop-asked", stop) if stop else ()), *(("--again",) if again else ()), *sys.argv[2:]]
 
         code = parent.keep(epoch)
-        # A controller outside of our job may have taken the run over. To end here would end the job, and every rank with it.
-        while code == REFUSED_EXIT and in_its_job(prepared[0]):
-            ended = stand_by(prepared[0].root)
+        # To end here would end the job, and every rank with it.
+        while code in {REFUSED_EXIT, OWN_FAULT_EXIT} and in_its_job(prepared[0]):
+            ended = _hold(prepared[0].root, code)
             code = parent.keep(epoch) if ended is None else ended
         return code
     app.log_to_stderr()
     return app.supervise(app.build(*prepared), stop_asked, again=again)
+
+
+def _hold(root: str, code: int) -> int | None:
+    """Somebody outside of our job has taken the run over, or our controllers keep dying. None: it is our turn; else all is over."""
+    from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
+    from supervisor.parent import WINDOW_S  # noqa: PLC0415
+
+    if code == OWN_FAULT_EXIT:
+        minutes = WINDOW_S / 60
+        click.echo(f"relight: the job is held, for the ranks go on; the next try is in {minutes:.0f} min", err=True)
+        time.sleep(WINDOW_S)  # nothing announces that the cause is mended; who outside takes over is seen below
+    return stand_by(root)
 
 
 def _say_what_to_know(settings: Settings) -> None:

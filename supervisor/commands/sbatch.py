@@ -38,6 +38,7 @@ line. No privileges are needed.""",
 def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tuple[str, ...]) -> int:
     """Submit SCRIPT with what relight needs: spares, and a job that outlives a lost node."""
     from slurm import sbatch  # noqa: PLC0415 - `relight --help` need not wait for it
+    from slurm.jobs import SUBMISSION, Submission  # noqa: PLC0415
     from supervisor.errors import UserError  # noqa: PLC0415
     from supervisor.profiles import load_profile  # noqa: PLC0415
     from supervisor.telling.say import count  # noqa: PLC0415
@@ -65,9 +66,10 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     click.echo(shlex.join(words), err=not dry_run)
     if dry_run:
         return 0
+    how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd())
     try:
         # sbatch obeys the variable as it does --no-kill, and hands it on: inside the job nothing else tells of it.
-        env = {**os.environ, "SBATCH_NO_KILL": "set"}
+        env = {**os.environ, SUBMISSION: how.text(), "SBATCH_NO_KILL": "set"}
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=CALL_S, env=env)
     except FileNotFoundError:
         raise UserError("sbatch is not in PATH: is this a machine of the cluster?") from None

@@ -14,12 +14,19 @@ LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
 
 
-def stand_by(root: str) -> int | None:
-    """Wait while another controller lives; None when it is our turn, else the exit code: the run is over."""
+def stand_by(root: str, *, over_jobs: bool = False) -> int | None:
+    """Wait while another controller lives; None when it is our turn, else the exit code: the run is over.
+
+    `over_jobs`: a run that has left its job is waited for, until its next job has a controller; for whoever is in the job, it
+    is over then.
+    """
     said = False
     while True:
         seen = look(root)
         if not seen.alive:
+            if seen.history.ended == "next-job" and over_jobs:
+                time.sleep(LOOK_S)
+                continue
             if seen.history.ended:
                 click.echo(f"{seen.history.run}: {seen.history.ended}", err=True)
                 return 0

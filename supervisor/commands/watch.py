@@ -49,7 +49,7 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_a
         return app.supervise(parts, stop_asked, again=True)
     words = [sys.executable, "-m", "supervisor", "watch", where.root, "--epoch-only", *(("--job", job) if job else ())]
     while True:
-        code = stand_by(where.root)
+        code = stand_by(where.root, over_jobs=True)
         if code is not None:
             return code
         code = parent.keep(lambda stop, _again: [*words, *(("--stop-asked", stop) if stop else ())])

@@ -19,6 +19,7 @@ from policies.facts import (
     Replay,
     SaveCost,
     Spans,
+    Then,
     Trouble,
 )
 from policies.reasons import Reason
@@ -33,6 +34,7 @@ from supervisor.actions import (
     Fence,
     Launch,
     MakeView,
+    NextJob,
     Release,
     Restore,
     Retain,
@@ -62,6 +64,7 @@ AnyAction = Annotated[
     | MakeView
     | Launch
     | AskStop
+    | NextJob
     | Release,
     Field(discriminator="kind"),
 ]
@@ -312,9 +315,12 @@ class HaltedEntry:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """A person, or the end of the allocation, wants the run to save and stop."""
+    """A person, or the end of the job, wants the run to save and stop."""
 
     who: str
+    then: Then = "end"
+    after_save: bool = False
+    why: str = ""
     kind: Literal["stop-asked"] = "stop-asked"
 
 
@@ -322,8 +328,17 @@ class StopAsked:
 class Ended:
     """The run is over, or stopped as planned."""
 
-    how: Literal["finished", "stopped"]
+    how: Literal["finished", "stopped", "next-job"]
     kind: Literal["ended"] = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class JobBegan:
+    """Another job, or the same one anew, holds the run's nodes from here on."""
+
+    id: str
+    start: str
+    kind: Literal["job-began"] = "job-began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +412,7 @@ Entry = (
     | HaltedEntry
     | StopAsked
     | Ended
+    | JobBegan
     | Reopened
     | Told
     | Carried

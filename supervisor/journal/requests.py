@@ -45,6 +45,8 @@ class Request:
     spares: tuple[Text, ...] = ()
     keep_nodes: tuple[Text, ...] = ()
     skip_samples: Annotated[tuple[Span, ...], Field(max_length=64)] = ()
+    after_save: bool = False
+    next_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)

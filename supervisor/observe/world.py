@@ -18,13 +18,15 @@ from policies.facts import (
     Copied,
     Expected,
     History,
+    JobPhase,
+    JobView,
     NodeState,
     NodeView,
     Unknown,
     View,
 )
 from policies.layout import Layout
-from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
+from slurm.cluster import Cluster, ClusterView, Job, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable
 from supervisor.moves import Moved
 from supervisor.ports import Agents, Archive, AttemptFiles, NoArchive, Store
@@ -244,6 +246,7 @@ class World:
             released=done.released,
             stop_asked=self._marked("STOP", history),
             drain_refused="" if isinstance(self._cluster_view, Unreadable) else self._cluster_view.drain_refused,
+            job=None if isinstance(self._cluster_view, Unreadable) else _job(self._cluster_view.job),
         )
 
     def _nodes(self, now: float) -> Mapping[str, NodeView] | Unknown:
@@ -328,3 +331,10 @@ class World:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""
         recent = [a.number for a in history.attempts[-3:]]
         return frozenset(n for n in recent if self._files.marked(n, name))
+
+
+def _job(seen: Job | None) -> JobView | None:
+    if seen is None:
+        return None
+    phase = JobPhase(seen.phase)
+    return JobView(seen.id, seen.start, phase, seen.word, seen.ends_at, seen.ends_by, seen.can_follow, seen.next)

@@ -131,6 +131,8 @@ class Effects:
                 self._work(action, "store", lambda: self._make_view(action))
             case actions.Launch():
                 self._launch(action)
+            case actions.NextJob():
+                self._work(action, "cluster", lambda: ports.cluster.next_job(action.exclude, ports.epoch))
             case actions.Release():
                 self._work(action, "released", lambda: ports.cluster.release(ports.epoch))
             case _:

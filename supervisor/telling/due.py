@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from supervisor.gate import Held
     from supervisor.telling.incident_facts import Known
 
-LOOK_SOON: Final = frozenset({Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.SAVE_UNFINISHED})
+LOOK_SOON: Final = notices.IN_THE_NEXT_JOB | {Reason.NO_ROOM, Reason.ARCHIVE_LATE, Reason.SAVE_UNFINISHED}
 """Reasons of a run that goes on, and will be stopped by them if nobody looks."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
 from policies.facts import Continue, FaultClass, Recover, Wait
+from policies.reasons import Reason
 from supervisor.telling.copies import restore_text
 from supervisor.telling.incident_facts import Known, begin, redo, why_asked
 from supervisor.telling.incident_story import incident_story
@@ -66,6 +67,10 @@ class Notice:
         return replace(self, body="\n".join([*lines, place, command]))
 
 
+IN_THE_NEXT_JOB: Final = frozenset({Reason.JOB_ENDS, Reason.NODE_DRAINED, Reason.SPARES_LOW})
+"""Reasons that the next job is the answer to."""
+
+
 def warning(history: History, decision: Continue | Wait, known: Known | None = None) -> Notice | None:
     """The notice of what will become a fault if nobody looks, or of what keeps a stopped run from going on; once an attempt."""
     known, run = known or Known(), clean(history.run, 64)
@@ -77,6 +82,8 @@ def warning(history: History, decision: Continue | Wait, known: Known | None = N
     so = (
         "It looks again every few seconds, and goes on by itself." if waits else "Nothing is stopped or deleted for it."
     )
+    if decision.reason in IN_THE_NEXT_JOB:
+        so = f"Nothing is done for it now. To save and go on in the next job: relight stop {run} --next-job"
     body = f"{sentence(decision.text)}\n{so}\nRead: relight runbook {decision.reason}"
     key = f"{'waits' if waits else 'warning'}:{decision.reason}:{number}"
     return None if key in history.told else Notice(key, "warning", run, title, body)

@@ -29,7 +29,7 @@ def calm(tmp_path_factory):
     return undisturbed(work, replace(slurm.SHAPE, spares=0))
 
 
-@pytest.mark.parametrize("case", ["node crash", "slurmctld away", "batch host"])
+@pytest.mark.parametrize("case", ["node crash", "slurmctld away", "batch host", "node drained"])
 def test_a_run_survives(case, calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
     with SlurmBed(Shape(nodes=slurm.NODES)) as bed:

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from builders import counters, save_id, training
 
-from policies.facts import Answered, Choice, Counters, FaultClass, History, Trouble
+from policies.facts import Answered, Choice, Counters, FaultClass, History, StopWish, Trouble
 from policies.reasons import Reason
 from supervisor import actions
 from supervisor.fold import fold, fold_all
@@ -72,7 +72,7 @@ def test_each_kind_of_entry_is_known_by_its_kind() -> None:
         ([Paused("li", "")], "paused", True),
         ([Paused("li", ""), Resumed("li", "")], "paused", False),
         ([Paused("li", ""), Resumed("li", "")], "resumed_at", None),  # only a lifted halt gives new budgets
-        ([StopAsked("li")], "stop_asked", "li"),
+        ([StopAsked("li")], "stop_asked", StopWish("li", 1.0)),
         ([StopAsked("li"), HaltedEntry(Reason.NO_SPARE, "", "", None)], "stop_asked", None),
         ([HaltedEntry(Reason.NO_SPARE, "", "", None)], "asked_to_halt", False),
         ([HaltedEntry(Reason.PERSON_HALTED, "", "", None)], "asked_to_halt", True),
@@ -173,9 +173,10 @@ def test_an_approval_without_an_incident_is_kept_and_changes_no_incident() -> No
 
 
 def test_a_stop_that_was_asked_for_survives_a_fault_and_not_a_new_start() -> None:
-    for incident, kept in ((1, "li"), (None, None)):
+    for incident, kept in ((1, True), (None, False)):
         launch = replace(LAUNCH, incident=incident)
-        assert after(OPENED, StopAsked("li"), Intended(launch)).stop_asked == kept
+        wish = after(OPENED, StopAsked("li"), Intended(launch)).stop_asked
+        assert (wish is not None and wish.who == "li") is kept
 
 
 def test_a_plan_that_comes_back_is_told_again() -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from policies.rules import Rules
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
@@ -73,6 +73,9 @@ class ShownCluster:
     def address(self, node: str) -> str:  # noqa: ARG002 - as the port has it
         """All nodes are this machine."""
         return "127.0.0.1"
+
+    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+        """There are no jobs here."""
 
     def release(self, epoch: int) -> None:
         """There is nothing to let go."""

@@ -1,23 +1,22 @@
-"""The reference trainer on a real Slurm: submitted with `relight sbatch`, hurt in every way that a node or slurmctld can be.
+"""The reference trainer on a real Slurm: submitted with `relight sbatch`, hurt in every way that a node, slurmctld or a job can be.
 
-Each run ends with the bits of an undisturbed one, and every slot but the swapped one is on its old node.
+Each run ends with the bits of an undisturbed one, and where the allocation stays every slot but the swapped one is on its
+old node.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
+import subprocess
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from slurm import processes
 from supervisor.bench.proofs.runs import undisturbed
 from supervisor.bench.proofs.work import SkippedError, Work
 from supervisor.bench.real_run import Shape
-from supervisor.bench.slurmbed import install
+from supervisor.bench.slurmbed import install, job_strikes, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
 from supervisor.bench.slurmbed.supervised import SlurmRun
@@ -26,79 +25,71 @@ SHAPE = Shape(
     tp=1, pp=2, dp=2, ranks_per_node=1, spares=2, steps=48, save_every=8, asynchronous=True,
     extra=("--step-seconds", "0.1"),
 )  # fmt: skip
+SLOW = replace(SHAPE, spares=1, extra=("--step-seconds", "1.2"))
+"""About a minute of training, the least that a time limit can be."""
 NODES = SHAPE.world + SHAPE.spares
-STRUCK = 11
-"""The step at which a fault is done: between two saves."""
-AWAY_S = 10.0
 
 
-def rank_killed(run: SlurmRun) -> None:
-    """One rank is killed; its node is well."""
-    _kill_rank(run, 2)
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run that is struck. `incidents`: how many it may be. `swapped`: how many slots are given to spares; None: other nodes.
+
+    `rules`: lines of a profile over `bench`. `outside`: another controller stands by. `ended`: what the journal says at the
+    end; with None the run is not to end by itself with the same bits, and `state` is the job's.
+    """
+
+    strike: Callable[[SlurmRun], None]
+    incidents: tuple[int, ...] = (1,)
+    swapped: int | None = 0
+    shape: Shape = SHAPE
+    nodes: int = NODES
+    options: tuple[str, ...] = ()
+    rules: str = ""
+    outside: bool = False
+    jobs: int = 1
+    finishes: bool = True
+    state: str = ""
+    reason: str = ""
 
 
-def node_crash(run: SlurmRun) -> None:
-    """A node loses power: slurmd, slurmstepd and every task are gone at once."""
-    run.bed.crash_node(run.slots()[2])
-
-
-def node_hang(run: SlurmRun) -> None:
-    """A node stands still, and goes on when its slot has long been given away."""
-    node = run.slots()[2]
-    run.bed.hang_node(node)
-    run.wait_closed(1)
-    run.bed.revive_node(node)
-
-
-def two_nodes(run: SlurmRun) -> None:
-    """Two nodes at once."""
-    for node in (run.slots()[1], run.slots()[3]):
-        run.bed.crash_node(node)
-
-
-def dead_spare(run: SlurmRun) -> None:
-    """The spare that would be taken is lost in the same moment."""
-    spare = min(set(run.bed.job_nodes(run.job)) - set(run.slots()))
-    run.bed.crash_node(spare)
-    run.bed.crash_node(run.slots()[2])
-
-
-def controller_killed(run: SlurmRun) -> None:
-    """SIGKILL of the controller in the job; its parent starts the next one."""
-    for pid in run.bed.node_pids(run.slots()[0]):
-        if b"--epoch-only" in _words(pid):
-            os.kill(pid, signal.SIGKILL)
-
-
-def slurmctld_away(run: SlurmRun) -> None:
-    """Slurmctld is away for a while, and a rank dies meanwhile."""
-    run.bed.stop_controller()
-    _kill_rank(run, 1)
-    run.until(lambda: bool(run.history().incidents), "an incident", 60)
-    time.sleep(AWAY_S)  # how long it is away is the fault itself
-    run.bed.start_controller()
-
-
-def batch_host(run: SlurmRun) -> None:
-    """The batch host is lost with the controller on it; another one stands by outside."""
-    run.bed.crash_node(run.slots()[0])
-
-
-Strike = Callable[[SlurmRun], None]
-CASES: dict[str, tuple[Strike, tuple[int, ...], int]] = {
-    "rank killed": (rank_killed, (1,), 0),
-    "node crash": (node_crash, (1,), 1),
-    "node hang": (node_hang, (1,), 1),
-    "two nodes": (two_nodes, (1, 2), 2),
-    "dead spare": (dead_spare, (1, 2), 1),
-    "controller killed": (controller_killed, (0,), 0),
-    "slurmctld away": (slurmctld_away, (1,), 0),
-    "batch host": (batch_host, (1,), 1),
+_ENDS = "[job]\nleave_s = 25\ndown_s = 10\n"
+CASES: dict[str, Case] = {
+    "rank killed": Case(strikes.rank_killed),
+    "node crash": Case(strikes.node_crash, swapped=1),
+    "node hang": Case(strikes.node_hang, swapped=1),
+    "stepd killed": Case(strikes.stepd_killed),
+    # Two nodes are lost one after the other: by then the first loss may have been answered.
+    "two nodes": Case(strikes.two_nodes, (1, 2), 2),
+    "dead spare": Case(strikes.dead_spare, (1, 2), 1),
+    "same node twice": Case(strikes.same_node_twice, (2,), 1),
+    "controller killed": Case(strikes.controller_killed, (0,)),
+    "controllers killed in training": Case(strikes.controllers_killed_training, (0,)),
+    "controllers killed in a recovery": Case(strikes.controllers_killed_recovering),
+    "slurmctld away": Case(strikes.slurmctld_away),
+    "slurmctld away for a minute in a recovery": Case(strikes.slurmctld_away_long),
+    "slurmctld away for a minute in training": Case(
+        strikes.slurmctld_away_training, (0,), shape=replace(SHAPE, steps=80, extra=("--step-seconds", "1.0"))
+    ),
+    "slurmctld restarted": Case(strikes.slurmctld_restarted),
+    "batch host": Case(strikes.batch_host, swapped=1, outside=True),
+    "batch host, requeued": Case(job_strikes.batch_host_requeued, (0, 1), None, nodes=NODES + 1),
+    "time limit": Case(job_strikes.time_limit, (0,), None, SLOW, options=("--time=1",), rules=_ENDS, jobs=3),
+    "node drained": Case(job_strikes.node_drained, (0,), 1),
+    "refill": Case(job_strikes.spares_spent, (1,), None, replace(SHAPE, spares=1), rules="[spares]\nlow = 1\n", jobs=2),
+    "no spare left": Case(job_strikes.no_spare_left, (2,), None, replace(SHAPE, spares=1), nodes=NODES + 1, jobs=2),
+    "requeued": Case(job_strikes.requeued, (0,), None),
+    "next job asked for": Case(job_strikes.stop_for_next, (0,), None, jobs=2),
+    "stop after a save": Case(job_strikes.stop_after_save, (0,), None, jobs=2),
+    "cancelled": Case(job_strikes.cancelled, (0,), finishes=False, state="CANCELLED"),
+    "same data twice": Case(
+        job_strikes.time_limit,
+        (2,),
+        shape=replace(SHAPE, extra=(*SHAPE.extra, "--fail", "nan@20:3")),
+        finishes=False,
+        state="FAILED",
+        reason="same-data",
+    ),
 }
-"""Name -> the fault, how many incidents it may be, how many slots are given to spares.
-
-Two nodes are lost one after the other: by then the first loss may have been answered.
-"""
 
 
 def prove(work: Work) -> None:
@@ -106,59 +97,80 @@ def prove(work: Work) -> None:
     why = install.ensure()
     if why is not None:
         raise SkippedError(why)
-    calm = undisturbed(work, replace(SHAPE, spares=0))
-    work.measured["undisturbed"] = calm
-    for name in CASES:
-        with SlurmBed(BedShape(nodes=NODES)) as bed:
-            survive(work, bed, name, calm)
+    calm = {shape: undisturbed(work, replace(shape, spares=0)) for shape in _shapes()}
+    work.measured["undisturbed"] = sorted(set(calm.values()))
+    for name, case in CASES.items():
+        with SlurmBed(BedShape(nodes=case.nodes)) as bed:
+            survive(work, bed, name, calm.get(_calm(case), ""))
+
+
+def _calm(case: Case) -> Shape:
+    """What gives the same bits: how long a step takes and how many spares there are changes none."""
+    return replace(case.shape, spares=0, extra=SHAPE.extra)
+
+
+def _shapes() -> set[Shape]:
+    return {_calm(case) for case in CASES.values() if case.finishes}
 
 
 def survive(work: Work, bed: SlurmBed, name: str, calm: str) -> None:
-    """One run on `bed` that is struck once."""
-    strike, incidents, swapped = CASES[name]
+    """One run on `bed`, struck as the case says."""
+    case = CASES[name]
     folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
     os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
-    run = SlurmRun(bed, folder, SHAPE)
+    run = SlurmRun(bed, folder, replace(case.shape, profile=_profile(folder, case.rules)), options=case.options)
     outside = None
     try:
         run.submit()
-        run.wait_step(STRUCK)
-        outside = run.watch() if name == "batch host" else None
+        run.wait_step(strikes.STRUCK)
+        outside = run.watch() if case.outside else None
         before = run.slots()
-        strike(run)
-        end = run.wait_over()
-        history = run.history()
-        work.check(f"{name}: the run has finished ({end})", ok=history.ended == "finished")
-        wanted = " or ".join(map(str, incidents))
-        work.check(f"{name}: {wanted} incidents", ok=len(history.incidents) in incidents)
-        moved = sum(a != b for a, b in zip(before, run.slots(), strict=True))
-        work.check(f"{name}: {swapped} slots are given to spares, all others stay", ok=moved == swapped)
-        work.check(f"{name}: the same bits", ok=run.weights_hash() == calm)
-        for one in history.incidents:
-            times = one.times
-            if times.next_good is not None and times.confirmed is not None:
-                work.measured[f"{name}: confirmed to next good, s"] = round(times.next_good - times.confirmed, 2)
+        case.strike(run)
+        end = run.wait_over(360)
+        _judge(work, run, name, end, before, calm)
     finally:
-        if outside is not None:
-            outside.kill()
-            outside.wait()
-        bed.run("scancel", run.job, check=False)
+        _end(run, outside)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _kill_rank(run: SlurmRun, slot: int) -> None:
-    """The rank of a slot with one rank a node."""
-    for pid in run.bed.node_pids(run.slots()[slot]):
-        words = _words(pid)
-        if b"--save-every" in words and words[0].endswith(b"python") and processes.look(pid) is not None:
-            os.kill(pid, signal.SIGKILL)
-            return
-    raise RuntimeError(f"no rank runs on {run.slots()[slot]}")
+def _judge(work: Work, run: SlurmRun, name: str, end: str, before: tuple[str, ...], calm: str) -> None:
+    case, history = CASES[name], run.history()
+    halted = history.halted.reason.value if history.halted else ""
+    if case.finishes:
+        how = end if history.ended == "finished" else f"{end}, {halted or history.ended}: {run.last_words()}"
+        work.check(f"{name}: the run has finished ({how})", ok=history.ended == "finished")
+    else:
+        work.check(f"{name}: the job is over and nothing is started again ({end})", ok=end == case.state)
+        work.check(f"{name}: halted is {case.reason or 'nothing'}", ok=halted == case.reason)
+    wanted = " or ".join(map(str, case.incidents))
+    work.check(f"{name}: {wanted} incidents", ok=len(history.incidents) in case.incidents)
+    if case.swapped is not None:
+        moved = sum(a != b for a, b in zip(before, run.slots(), strict=True))
+        work.check(f"{name}: {case.swapped} slots are given to spares, all others stay", ok=moved == case.swapped)
+    jobs = run.jobs()
+    work.check(f"{name}: it took {case.jobs} jobs at least", ok=len(jobs) >= case.jobs)
+    if case.finishes:
+        work.check(f"{name}: the same bits", ok=run.weights_hash() == calm)
+    else:
+        work.check(f"{name}: no job follows", ok=len(jobs) == case.jobs)
+    for one in history.incidents:
+        times = one.times
+        if times.next_good is not None and times.confirmed is not None:
+            work.measured[f"{name}: confirmed to next good, s"] = round(times.next_good - times.confirmed, 2)
 
 
-def _words(pid: int) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return [b""]
+def _profile(folder: str, rules: str) -> str:
+    if not rules:
+        return SHAPE.profile
+    path = os.path.join(folder, "profile.toml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'extends = "{SHAPE.profile}"\n{rules}')
+    return path
+
+
+def _end(run: SlurmRun, outside: subprocess.Popen[bytes] | None) -> None:
+    if outside is not None:
+        outside.kill()
+        outside.wait()
+    for job in run.jobs():
+        run.bed.run("scancel", job, check=False)

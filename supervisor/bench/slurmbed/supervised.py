@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -43,6 +44,15 @@ class SlurmRun:
     job: str = ""
 
     @property
+    def at(self) -> str:
+        """The job that runs it now: the submitted one, or the last that followed it."""
+        try:
+            with open(self.run.path("job.json"), "rb") as file:
+                return str(json.load(file)["job"])
+        except FileNotFoundError:
+            return self.job
+
+    @property
     def run(self) -> RunDir:
         """The run directory."""
         return RunDir(os.path.join(self.folder, "relight-runs", "demo"))
@@ -71,6 +81,18 @@ class SlurmRun:
             raise UserError(f"relight sbatch: {told.stderr.strip()}", 1)
         self.job = told.stdout.split()[-1]
         return self.job
+
+    def resubmit(self) -> str:
+        """The same script once more, by hand; the job's id."""
+        told = self.relight("sbatch", "--spares", str(self.shape.spares), os.path.join(self.folder, "job.sbatch"))
+        if told.returncode:
+            raise UserError(f"relight sbatch: {told.stderr.strip()}", 1)
+        self.until(lambda: self.at == told.stdout.split()[-1], "the next job at work", 60)
+        return self.at
+
+    def jobs(self) -> list[str]:
+        """Every job of the cluster: the run's, in order."""
+        return sorted(set(self.bed.run("squeue", "-h", "-t", "all", "-o", "%A").split()), key=int)
 
     def relight(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`relight WORDS`, as the user types it."""
@@ -123,11 +145,12 @@ class SlurmRun:
         return found
 
     def wait_over(self, seconds: float = 240) -> str:
-        """Until the job is over; its state. `COMPLETING` counts: a lost node keeps a job there for minutes."""
+        """Until the last job of the run is over; its state. `COMPLETING` counts: a lost node keeps a job there for minutes."""
 
         def look() -> str:
-            state = self.bed.job_state(self.job)
-            return (state or "GONE") if state in OVER or (state == "COMPLETING" and self.history().ended) else ""
+            state, ended = self.bed.job_state(self.at), self.history().ended
+            over = state in OVER or (state == "COMPLETING" and ended)
+            return (state or "GONE") if over and ended != "next-job" else ""
 
         return self.until(look, "the end of the job", seconds)
 

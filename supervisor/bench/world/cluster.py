@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -165,6 +166,10 @@ class SimCluster:
     def address(self, node: str) -> str:
         """A node is reached by its name."""
         return node
+
+    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+        """There are no jobs here."""
+        raise OSError(errno.EOPNOTSUPP, f"no job can follow, epoch {epoch}, without {list(exclude)}")
 
     def release(self, epoch: int) -> None:  # noqa: ARG002 - the port's signature
         """The run is over."""

@@ -1,0 +1,128 @@
+"""When a run leaves its job: with a save, without a fault, and how it goes on. Pure.
+
+A job ends at its time limit, at a preemption, for maintenance; an administrator wants a node back; the hot spares are spent,
+and a running job gets no new nodes (docs/slurm.md). Automation acts in mode auto; in mode approve a person is told in time,
+and at the last moment the run is stopped with a save, for the job would end it without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from policies import spares
+from policies.facts import UNKNOWN, JobPhase, NodeState
+from policies.readiness import few
+from policies.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from policies.facts import Attempt, AttemptView, History, JobView, NodeView, StopWish, Then, View
+    from policies.rules import Rules
+
+SIGNALS: Final = frozenset({"SIGTERM", "SIGINT"})
+"""Who asks for a stop when a job is taken away: then the wish ends with that job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Why the run should leave its job, and how it goes on. `acts`: now and by itself; else a person is told."""
+
+    reason: Reason
+    text: str
+    then: Then
+    acts: bool
+
+
+def ends_soon(job: JobView | None, history: History, rules: Rules, now: float) -> bool:
+    """Is it time to leave for the job's end? Earlier where saves are slow: two of the slowest must fit."""
+    if job is None or job.ends_at is None:
+        return False
+    slowest = max((c.completed_s or c.written_s or 0.0 for c in history.save_costs[-8:]), default=0.0)
+    return now >= job.ends_at - max(rules.job.leave_s, 2 * slowest)
+
+
+def why_leave(history: History, view: View, slots_needed: int, rules: Rules, now: float) -> Leave | None:
+    """What a running attempt should leave its job for; None while nothing is."""
+    job, attempt = view.job, history.attempt
+    if job is None or job.phase is not JobPhase.RUNNING or attempt is None or view.nodes is UNKNOWN:
+        return None
+    auto = history.mode == "auto"
+    found = _for_the_end(job, history, rules, now, auto=auto)
+    found = found or _for_a_drain(job, attempt, view.nodes, history.barred(now), auto=auto)
+    return found or _for_spares(job, attempt, view.nodes, history.barred(now), slots_needed, rules, auto=auto)
+
+
+def _for_the_end(job: JobView, history: History, rules: Rules, now: float, *, auto: bool) -> Leave | None:
+    if job.ends_at is None:
+        return None
+    goes_on = auto and job.can_follow
+    left = max(0.0, job.ends_at - now)
+    text = f"job {job.id} ends in {left / 60:.0f} min ({job.ends_by})"
+    if ends_soon(job, history, rules, now) and history.mode != "observe":
+        text = f"job {job.id} ends soon ({job.ends_by})"
+        return Leave(Reason.PLANNED_STOP, text, "next-job" if goes_on else "end", acts=True)
+    if goes_on or left > rules.job.told_s:
+        return None
+    told = f"job {job.id} ends soon ({job.ends_by}); the run saves and stops before, and does not go on by itself"
+    return Leave(Reason.JOB_ENDS, told, "end", acts=False)
+
+
+def _for_a_drain(
+    job: JobView, attempt: Attempt, nodes: Mapping[str, NodeView], barred: Collection[str], *, auto: bool
+) -> Leave | None:
+    """Somebody wants a node back that we use. One that is lost as well is an incident's."""
+    wanted = [n for n in attempt.slots if n in nodes and nodes[n].drained_by_other and nodes[n].state is NodeState.UP]
+    if not wanted:
+        return None
+    text = f"{few(wanted)} drained by somebody else"
+    filled = spares.choose(attempt.slots, [attempt.slots.index(n) for n in wanted], nodes, barred)
+    if isinstance(filled, spares.Filled):
+        return Leave(Reason.PLANNED_STOP if auto else Reason.NODE_DRAINED, text, "here", acts=auto)
+    text += ", and there is no hot spare"
+    if auto and job.can_follow:
+        return Leave(Reason.PLANNED_STOP, text, "next-job", acts=True)
+    return Leave(Reason.NODE_DRAINED, text, "end", acts=False)
+
+
+def _for_spares(
+    job: JobView,
+    attempt: Attempt,
+    nodes: Mapping[str, NodeView],
+    barred: Collection[str],
+    slots_needed: int,
+    rules: Rules,
+    *,
+    auto: bool,
+) -> Leave | None:
+    low = min(rules.spares.low, len(nodes) - slots_needed)
+    hot = sum(1 for n in nodes.values() if spares.why_not(n, attempt.slots, barred) is None)
+    coming = sum(1 for n in nodes.values() if n.name not in (*attempt.slots, *barred) and _may_come(n))
+    if low <= 0 or hot + coming >= low:
+        return None
+    text = f"{hot} hot spare{'' if hot == 1 else 's'} left, {rules.spares.low} wanted (spares.low)"
+    acts = auto and job.can_follow
+    return Leave(Reason.PLANNED_STOP if acts else Reason.SPARES_LOW, text, "next-job", acts=acts)
+
+
+def _may_come(node: NodeView) -> bool:
+    """A spare that is up and only has no agent yet, or that the cluster has not heard of yet: not lost so far."""
+    awaited = node.state is NodeState.UNKNOWN or (node.state is NodeState.UP and not node.agent)
+    return awaited and not node.drained_by_other
+
+
+def is_late(wish: StopWish, shown: AttemptView | None, job: JobView | None, rules: Rules, now: float) -> bool:
+    """Is what still runs to be stopped, though it has not saved? A person's stop without an end in sight may take its time."""
+    if job is not None and job.ends_at is not None and now >= job.ends_at - rules.job.down_s:
+        return True
+    if wish.then == "end":
+        return False
+    failed = shown is not None and any(not one.clean for one in shown.exits)
+    return failed or now - wish.at >= rules.job.move_s
+
+
+def has_saved(wish: StopWish, attempt: Attempt, view: View) -> bool:
+    """Has a save of this attempt been completed since the stop was asked for?"""
+    saves = () if view.checkpoints is UNKNOWN else view.checkpoints
+    return any(c.attempt == attempt.number and (c.completed_at or 0.0) >= wish.at for c in saves)

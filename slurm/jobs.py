@@ -1,0 +1,214 @@
+"""The job that holds a run's nodes: when it ends, and the one that follows it.
+
+A running job gets no new nodes, and ends at its time limit. The next one is the same job requeued, or another that is
+submitted as this one was and begins when it has ended. Only the second can be had from inside without a delay: a job that is
+requeued waits for `cred_expire` (121 s by default) unless somebody outside of it says StartTime=now once it is pending.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from slurm import hostlist, parsing
+from slurm.asking import Commands
+from slurm.calls import call
+from slurm.cluster import Job, Unreadable
+from slurm.once import write_once
+from slurm.parsing import JobRow
+from slurm.states import Phase
+
+SUBMISSION: Final = "RELIGHT_SBATCH"
+"""In the environment of a job: how it was submitted (`Submission.text`)."""
+ENDS_S: Final = 2.0
+"""How often the job's end is asked for; a time limit may be changed, a preemption gives its grace time only."""
+MAINTENANCE_S: Final = 60.0
+"""How often reservations are."""
+PENDING_S: Final = 60.0
+"""So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
+_PHASES: Final[Mapping[Phase, Literal["waiting", "running", "ending", "ended"]]] = {
+    Phase.WAITING: "waiting",
+    Phase.RUNNING: "running",
+    Phase.PAUSED: "running",
+    Phase.ENDING: "ending",
+    Phase.ENDED: "ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """How a job was submitted: the words after `sbatch`, and where it was."""
+
+    words: tuple[str, ...]
+    cwd: str
+
+    def text(self) -> str:
+        """As one line, for the job's environment."""
+        return json.dumps({"words": self.words, "cwd": self.cwd}, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> Submission | None:
+        """None for what is none."""
+        try:
+            found = json.loads(text)
+            words, cwd = found["words"], found["cwd"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if not (isinstance(words, list) and words and isinstance(cwd, str) and all(isinstance(w, str) for w in words)):
+            return None
+        return cls(tuple(words), cwd)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How the next job is had: `submission` where it can be submitted anew, `requeue` where the job may be requeued."""
+
+    submission: Submission | None = None
+    requeue: bool = True
+
+
+class Jobs:
+    """Looks at the job that `commands` ask for, and asks for the next one."""
+
+    def __init__(
+        self, run_dir: str, commands: Commands, env: Mapping[str, str], following: Following, call_s: float
+    ) -> None:
+        """`env` for sbatch, ours; `call_s`: seconds that one command may take."""
+        self._run_dir = run_dir
+        self._commands = commands
+        self._env = env
+        self._following = following
+        self._call_s = call_s
+        self._times = parsing.JobTimes()
+        self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
+        self._asked: dict[Callable[[JobRow], None], float] = {}
+        self._next: dict[str, str] = {}
+
+    def describe(self, row: JobRow) -> Job:
+        """What holds the nodes, from a row that was just read. What can't be read of its end is not known."""
+        phase = _PHASES[row.phase]
+        if phase == "running":
+            self._sometimes(self._read_times, row, ENDS_S)
+            self._sometimes(self._read_maintenance, row, MAINTENANCE_S)
+        ends_at, by = self._end(row)
+        can = self._following.submission is not None or (self._following.requeue and self._times.requeue)
+        return Job(row.id, row.start, phase, row.state, ends_at, by, can, self._asked_for(row))
+
+    def next_job(self, row: JobRow, exclude: Sequence[str]) -> None:
+        """Submit the next job, or have this one requeued. Asked twice, the one that stands is found. Raises OSError."""
+        if self._asked_for(row):
+            return
+        submission = self._following.submission
+        # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
+        if submission is not None and row.phase is Phase.RUNNING:
+            shown = self._shown(row)
+            self._note(row, self._waiting(row, shown) or self._submit(row, submission, _without(shown, exclude)))
+        elif self._following.requeue:
+            self._requeue(row, exclude)
+        else:
+            raise OSError("no next job can be asked for ([cluster] next_job); submit the job script again")
+
+    # --- its end ---
+
+    def _end(self, row: JobRow) -> tuple[float | None, str]:
+        ends = [(self._times.ends_at, "time limit"), (self._times.preempted_at, "preemption")]
+        ends += [(at, "maintenance") for at, nodes in self._maintenance if set(nodes) & set(row.nodes)]
+        known = [(at, by) for at, by in ends if at is not None]
+        return min(known) if known else (None, "")
+
+    def _sometimes(self, read: Callable[[JobRow], None], row: JobRow, every_s: float) -> None:
+        now = time.monotonic()
+        if now - self._asked.get(read, -every_s) >= every_s:
+            self._asked[read] = now
+            read(row)
+
+    def _read_times(self, row: JobRow) -> None:
+        answer = self._commands.ask("squeue", "--noheader", f"--jobs={row.id}", "-O", parsing.TIMES_FORMAT)
+        with suppress(ValueError):
+            if answer.ok:
+                self._times = parsing.times(answer.out)
+
+    def _read_maintenance(self, row: JobRow) -> None:
+        """Those that are still to begin; a node on which it has begun shows it in its state. Of whoever's `row` is."""
+        answer = self._commands.ask("scontrol", "-o", "show", "reservation")
+        with suppress(ValueError):
+            if answer.ok and row.nodes:
+                found = parsing.maintenance(answer.out)
+                self._maintenance = tuple((at, nodes) for at, nodes in found if at > time.time())
+
+    # --- the next one ---
+
+    def _path(self, row: JobRow) -> str:
+        return f"{self._run_dir}/nodes/next-{row.id}-{row.start.replace(':', '')}.json"
+
+    def _asked_for(self, row: JobRow) -> str:
+        path = self._path(row)
+        if path not in self._next:
+            try:
+                with open(path, "rb") as file:
+                    found = json.loads(file.read(4096))["next"]
+            except FileNotFoundError:
+                return ""
+            except (OSError, ValueError, KeyError, TypeError):
+                found = "?"  # somebody has asked, and what for can't be read: not asked again
+            self._next[path] = str(found)[:64]
+        return self._next[path]
+
+    def _note(self, row: JobRow, following: str) -> None:
+        write_once(self._path(row), {"schema": 1, "next": following})
+
+    def _shown(self, row: JobRow) -> str:
+        answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
+        if not answer.ok:
+            raise OSError(answer.why("scontrol show job"))
+        return answer.out
+
+    def _waiting(self, row: JobRow, shown: str) -> str:
+        """The same job once more, waiting for the end of this one: whoever submitted it has died before it was noted."""
+        answer = self._commands.ask(
+            "squeue", "--noheader", f"--user={os.getuid()}", "--states=PENDING", "-o", parsing.WAITING_FORMAT
+        )
+        if not answer.ok:
+            raise OSError(answer.why("squeue"))
+        return parsing.waiting_for(answer.out, row.id, parsing.job_name(shown))
+
+    def _submit(self, row: JobRow, submission: Submission, without: str) -> str:
+        words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]
+        env = {
+            **self._env,
+            "SBATCH_NO_KILL": "set",
+        }  # as `relight sbatch` has it: inside the job nothing else tells of it
+        answer = call(["sbatch", *words, *submission.words], self._call_s, env, cwd=submission.cwd)
+        number = answer.out.strip().split(";")[0]
+        if not answer.ok or not number.isdigit():
+            raise OSError(answer.why("sbatch"))
+        return number
+
+    def _requeue(self, row: JobRow, exclude: Sequence[str]) -> None:
+        """From inside the job this ends with it; from outside the job is told to begin now, elsewhere."""
+        without = _without(self._shown(row), exclude)
+        if row.phase in {Phase.RUNNING, Phase.ENDED}:
+            answer = self._commands.ask("scontrol", "requeue", row.id)
+            if not answer.ok:
+                raise OSError(answer.why("scontrol requeue"))
+        until = time.monotonic() + PENDING_S
+        while not (isinstance(seen := self._commands.job(), JobRow) and seen.phase is Phase.WAITING):
+            if time.monotonic() > until:
+                why = seen.why if isinstance(seen, Unreadable) else f"it is {seen.state}"
+                raise OSError(f"job {row.id} was requeued and is not pending: {why}")
+            time.sleep(0.2)  # Slurm announces nothing
+        words = [f"ExcNodeList={without}"] if without else []
+        answer = self._commands.ask("scontrol", "update", f"JobId={row.id}", "StartTime=now", *words)
+        if not answer.ok:
+            raise OSError(answer.why("scontrol update"))
+        self._note(row, "requeued")
+
+
+def _without(shown: str, exclude: Sequence[str]) -> str:
+    """With those that the job's owner has excluded: said anew, the option replaces what stands."""
+    return ",".join(dict.fromkeys((*hostlist.expand(parsing.excluded(shown)), *exclude)))

@@ -1,0 +1,63 @@
+"""What can happen to the job of a supervised run: its end, a drain, a requeue, spent spares, a person who takes it away."""
+
+from __future__ import annotations
+
+from supervisor.bench.slurmbed import strikes
+from supervisor.bench.slurmbed.supervised import SlurmRun
+
+
+def time_limit(run: SlurmRun) -> None:
+    """Nothing is done: the job has a time limit that the training does not fit into, not even twice."""
+    del run
+
+
+def node_drained(run: SlurmRun) -> None:
+    """An administrator wants back a node that holds a slot."""
+    run.bed.run("scontrol", "update", f"NodeName={run.slots()[2]}", "State=DRAIN", "Reason=service")
+
+
+def spares_spent(run: SlurmRun) -> None:
+    """The only spare is used up by a lost node: the profile wants one, or a second node is lost."""
+    strikes.node_crash(run)
+
+
+def no_spare_left(run: SlurmRun) -> None:
+    """One more node is lost than there are spares."""
+    strikes.node_crash(run)
+    run.wait_closed(1)
+    run.wait_step(strikes.STRUCK + 8)
+    run.bed.crash_node(run.slots()[1])
+
+
+def requeued(run: SlurmRun) -> None:
+    """An operator requeues the job while it trains."""
+    run.bed.run("scontrol", "requeue", run.at)
+
+
+def batch_host_requeued(run: SlurmRun) -> None:
+    """The batch host is lost and nobody stands by outside: an operator requeues the job, which finds the journal."""
+    job = run.at
+    run.bed.crash_node(run.slots()[0])
+    requeued(run)
+    run.until(lambda: run.bed.job_state(job) == "PENDING", "the job pending", 120)
+
+
+def cancelled(run: SlurmRun) -> None:
+    """Its owner cancels the job."""
+    run.bed.run("scancel", run.at)
+
+
+def stop_for_next(run: SlurmRun) -> None:
+    """A person asks for the next job."""
+    told = run.relight("stop", run.run.root, "--next-job", "--because", "new spares")
+    if told.returncode:
+        raise RuntimeError(told.stderr)
+
+
+def stop_after_save(run: SlurmRun) -> None:
+    """A person asks for a stop after the next save, and starts the run again."""
+    told = run.relight("stop", run.run.root, "--after-checkpoint")
+    if told.returncode:
+        raise RuntimeError(told.stderr)
+    run.wait_over()
+    run.resubmit()

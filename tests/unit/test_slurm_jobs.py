@@ -1,0 +1,146 @@
+"""The job that holds the nodes, and the one that follows it: what is read of it, and what is asked for once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from slurm.jobs import Following, Jobs, Submission
+
+from slurm import parsing
+from slurm.asking import Commands
+from slurm.calls import Answer
+from slurm.parsing import JobRow, JobTimes
+from slurm.states import Phase
+
+ROW = JobRow("12", "RUNNING", Phase.RUNNING, "2026-12-01T05:15:02", ("n001", "n002"), "n001", "")
+SHOWN = "JobId=12 JobName=llm 500b UserId=root(0) GroupId=root(0) ReqNodeList=(null) ExcNodeList=n[008-009] NodeList=n[001-002]\n"
+END = datetime(2026, 12, 1, 5, 25, 2, tzinfo=UTC).timestamp()
+MAINT = (
+    "ReservationName=m StartTime=2100-12-01T07:15:10 EndTime=2100-12-01T08:15:10 Nodes=n[002-003] Flags=MAINT,IGNORE_JOBS\n"
+    "ReservationName=x StartTime=2099-12-01T07:15:10 EndTime=2100-12-01T08:15:10 Nodes=n002 Flags=SPEC_NODES\n"
+)
+AGAIN = Submission(("--nodes=3", "/shared/job.sbatch"), "/shared")
+
+
+class Told(Commands):
+    """Answers by the first word; what it was asked is kept."""
+
+    def __init__(self, answers: dict[str, str], phases: tuple[Phase, ...] = ()) -> None:
+        super().__init__("12", {}, 1.0)
+        self.answers = answers
+        self.phases = list(phases)
+        self.asked: list[tuple[str, ...]] = []
+
+    def ask(self, *argv, deadline_s=None, cwd=None, env=None):  # noqa: ARG002 - as it is
+        self.asked.append(argv)
+        for word in (" ".join(argv[:2]), argv[0]):
+            if word in self.answers:
+                return Answer(0, self.answers[word], "")
+        return Answer(1, "", "error: no")
+
+    def job(self):
+        return replace(ROW, phase=self.phases.pop(0) if len(self.phases) > 1 else self.phases[0])
+
+
+def submitted(told: Told) -> list[tuple[str, ...]]:
+    return [argv for argv in told.asked if argv[0] == "sbatch"]
+
+
+def test_when_a_job_ends_is_read_in_utc_and_what_is_not_said_is_not_known() -> None:
+    assert parsing.times("2026-12-01T05:25:02|N/A|1|\n") == JobTimes(END, None, requeue=True)
+    assert parsing.times("N/A|2026-12-01T05:25:02|0|\n") == JobTimes(None, END, requeue=False)
+    for nonsense in ("", "a\nb\n", "now\n"):
+        with pytest.raises(ValueError, match="not"):
+            parsing.times(nonsense)
+
+
+def test_only_maintenance_of_ours_that_is_to_come_ends_a_job() -> None:
+    assert [nodes for _, nodes in parsing.maintenance(MAINT)] == [("n002", "n003")]
+    known = {"squeue": "N/A|N/A|1|\n", "scontrol -o": MAINT}
+    shown = Jobs("/nowhere", Told(known), Following()).describe(ROW)
+    assert (shown.ends_by, shown.ends_at) == ("maintenance", datetime(2100, 12, 1, 7, 15, 10, tzinfo=UTC).timestamp())
+    others = Jobs("/nowhere", Told(known), Following()).describe(replace(ROW, nodes=("n001",)))
+    assert (others.ends_by, others.ends_at) == ("", None)
+
+
+def test_the_earliest_end_counts_and_what_fails_is_not_known() -> None:
+    both = Told({"squeue": "2026-12-01T05:25:02|2026-12-01T05:20:02|1|\n"})
+    shown = Jobs("/nowhere", both, Following()).describe(ROW)
+    assert (shown.ends_at, shown.ends_by) == (END - 300, "preemption")
+    blind = Jobs("/nowhere", Told({}), Following()).describe(ROW)
+    assert (blind.ends_at, blind.can_follow) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("requeue", "following", "can"),
+    [
+        ("1", Following(), True),
+        ("0", Following(), False),
+        ("0", Following(AGAIN, requeue=False), True),
+        ("1", Following(None, requeue=False), False),
+    ],
+)
+def test_whether_a_job_can_follow(requeue: str, following: Following, can: bool) -> None:
+    told = Told({"squeue": f"N/A|N/A|{requeue}|\n"})
+    assert Jobs("/nowhere", told, following).describe(ROW).can_follow is can
+
+
+def test_the_next_job_is_submitted_once_without_the_nodes_that_are_barred_or_excluded(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "squeue": "", "sbatch": "13\n"})
+    jobs = Jobs(str(tmp_path), told, Following(AGAIN))
+    jobs.next_job(ROW, ["n002"])
+    jobs.next_job(ROW, ["n002"])
+    assert submitted(told) == [
+        ("sbatch", "--parsable", "--dependency=afterany:12", "--exclude=n008,n009,n002", *AGAIN.words)
+    ]
+    assert jobs.describe(ROW).next == "13"
+    anew = Jobs(str(tmp_path), told, Following(AGAIN))  # another controller
+    anew.next_job(ROW, ["n002"])
+    assert len(submitted(told)) == 1
+    assert anew.describe(replace(ROW, start="later")).next == ""
+
+
+def test_one_that_was_submitted_and_not_noted_is_found_and_a_stranger_that_waits_is_not(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    waiting = "21|afterany:12(unfulfilled)|evaluation\n22|afterany:120(unfulfilled)|llm 500b\n"
+    told = Told({"scontrol -o": SHOWN, "squeue": waiting, "sbatch": "13\n"})
+    jobs = Jobs(str(tmp_path), told, Following(AGAIN))
+    assert parsing.waiting_for(waiting, "12", "llm 500b") == ""
+    told.answers["squeue"] += "23|afterok:9,afterany:12(unfulfilled)|llm 500b\n"
+    jobs.next_job(ROW, [])
+    assert submitted(told) == []
+    assert jobs.describe(ROW).next == "23"
+
+
+def test_a_requeued_job_is_told_to_begin_once_it_is_pending(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told(
+        {"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""},
+        (Phase.ENDING, Phase.ENDING, Phase.WAITING),
+    )
+    Jobs(str(tmp_path), told, Following()).next_job(ROW, ["n002"])
+    words = [argv[1:] for argv in told.asked if argv[1] in {"requeue", "update"}]
+    assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now", "ExcNodeList=n008,n009,n002")]
+
+
+def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    with pytest.raises(OSError, match="no next job"):
+        Jobs(str(tmp_path), Told({}), Following(None, requeue=False)).next_job(ROW, [])
+    refused = Told({"scontrol -o": SHOWN, "squeue": ""})
+    with pytest.raises(OSError, match="sbatch ended with 1"):
+        Jobs(str(tmp_path), refused, Following(AGAIN)).next_job(ROW, [])
+    assert not list((tmp_path / "nodes").iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"words": [], "cwd": "/"}', '{"words": [1], "cwd": "/"}', '{"words": ["a"], "cwd": 1}']
+)
+def test_what_is_no_submission_is_none(text: str) -> None:
+    assert Submission.read(text) is None
+    assert Submission.read(AGAIN.text()) == AGAIN
+    assert json.loads(AGAIN.text())["cwd"] == "/shared"
