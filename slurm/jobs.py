@@ -17,7 +17,6 @@ from typing import Final, Literal
 
 from slurm import hostlist, parsing
 from slurm.asking import Commands
-from slurm.calls import call
 from slurm.cluster import Job, Unreadable
 from slurm.once import write_once
 from slurm.parsing import JobRow
@@ -75,15 +74,10 @@ class Following:
 class Jobs:
     """Looks at the job that `commands` ask for, and asks for the next one."""
 
-    def __init__(
-        self, run_dir: str, commands: Commands, env: Mapping[str, str], following: Following, call_s: float
-    ) -> None:
-        """`env` for sbatch, ours; `call_s`: seconds that one command may take."""
+    def __init__(self, run_dir: str, commands: Commands, following: Following) -> None:
         self._run_dir = run_dir
         self._commands = commands
-        self._env = env
         self._following = following
-        self._call_s = call_s
         self._times = parsing.JobTimes()
         self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
         self._asked: dict[Callable[[JobRow], None], float] = {}
@@ -179,11 +173,8 @@ class Jobs:
 
     def _submit(self, row: JobRow, submission: Submission, without: str) -> str:
         words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]
-        env = {
-            **self._env,
-            "SBATCH_NO_KILL": "set",
-        }  # as `relight sbatch` has it: inside the job nothing else tells of it
-        answer = call(["sbatch", *words, *submission.words], self._call_s, env, cwd=submission.cwd)
+        known = {"SBATCH_NO_KILL": "set"}  # as `relight sbatch` has it: inside the job nothing else tells of it
+        answer = self._commands.ask("sbatch", *words, *submission.words, cwd=submission.cwd, env=known)
         number = answer.out.strip().split(";")[0]
         if not answer.ok or not number.isdigit():
             raise OSError(answer.why("sbatch"))

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from slurm.jobs import Following, Jobs, Submission
 
 from slurm import parsing
 from slurm.asking import Commands
 from slurm.calls import Answer
+from slurm.jobs import Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -132,7 +132,7 @@ def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:
     with pytest.raises(OSError, match="no next job"):
         Jobs(str(tmp_path), Told({}), Following(None, requeue=False)).next_job(ROW, [])
     refused = Told({"scontrol -o": SHOWN, "squeue": ""})
-    with pytest.raises(OSError, match="sbatch ended with 1"):
+    with pytest.raises(OSError, match="sbatch ended with 1: error: no"):
         Jobs(str(tmp_path), refused, Following(AGAIN)).next_job(ROW, [])
     assert not list((tmp_path / "nodes").iterdir())
 
