@@ -150,6 +150,8 @@ def show(view: View, action: Action) -> View:
             )
         case actions.AskStop():
             return replace(view, stop_asked=view.stop_asked | {action.attempt})
+        case actions.NextJob() if view.job is not None:
+            return replace(view, job=replace(view.job, next="13"))
         case actions.Release():
             return replace(view, released=True)
         case _:

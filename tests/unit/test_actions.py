@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from builders import nodes, save, save_id, show
 
-from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, Counters, View
+from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, Counters, JobPhase, JobView, View
 from supervisor import actions
 from supervisor.actions import Action, is_done, key
 from supervisor.journal.entries import ENTRY, Intended
@@ -32,6 +32,7 @@ ALL: list[Action] = [
     actions.MakeView(2, save_id(30)),
     actions.Launch(2, 1, ("n0", "n1", "n2"), save_id(30), Counters(30, 240, 30, 0, 0.1), 1),
     actions.AskStop(1),
+    actions.NextJob("12", "s", ("n1",)),
     actions.Release(),
 ]
 BY_INTENT = (actions.Bar, actions.Unbar, actions.Begin)  # their intent alone is what is needed
@@ -49,6 +50,7 @@ def before() -> View:
         checkpoints=saves,
         launched=frozenset({1}),
         steps_running=frozenset({1}),
+        job=JobView("12", "s", JobPhase.RUNNING, "RUNNING"),
     )
 
 
