@@ -100,8 +100,10 @@ def everything(path: str, run_dir: str, job: str, step_s: float, late: Late) -> 
     )
     with progress() as tell:
         found, seen = rounds.here(wanted, lambda: look(path, run_dir), late, tell)
-        if seen is None or one.kind == "local" or not seen.slurm.usable:
+        if seen is None or (one.kind == "local" and not job):
             return found
+        if not seen.slurm.usable:
+            return rounds.Found((*found.checks, *rounds.without_slurm(job)))
         more = rounds.slurm(wanted, asking(), Who(os.getuid(), _name()), os.environ, late, tell)
     return rounds.Found((*found.checks, *more.checks), more.rows)
 

@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import hmac
 import json
+import math
 import os
 import secrets
 import time
@@ -81,10 +82,18 @@ class Peer:
             line = await self.reader.readline()
         if not line:
             raise ConnectionError("it has hung up")
+        return _object(line)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """Raises ValueError for anything but an object of JSON."""
+    try:
         told = json.loads(line)
-        if not isinstance(told, dict):
-            raise ValueError("its answer is no object")  # noqa: TRY004 - as for any other nonsense
-        return told
+    except RecursionError:
+        raise ValueError("too deep") from None
+    if not isinstance(told, dict):
+        raise ValueError("no object")  # noqa: TRY004 - as for any other nonsense
+    return told
 
 
 class Door:
@@ -104,8 +113,8 @@ class Door:
         name = ""
         with suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(ANSWER_S):
-                hello = json.loads(await reader.readline())
-            if isinstance(hello, dict) and hmac.compare_digest(str(hello.get("token")).encode(), self._token.encode()):
+                hello = _object(await reader.readline())
+            if hmac.compare_digest(str(hello.get("token")).encode(), self._token.encode()):
                 name = self._name(hello)
         if not name or name in self.peers:
             writer.close()
@@ -205,7 +214,7 @@ class Trials:
             answer = (await self._each([peer], "clock")).get(peer.name)
             trip = time.monotonic() - begin
             wall = answer.get("wall") if answer else None
-            if not isinstance(wall, float):
+            if not isinstance(wall, float) or not math.isfinite(wall):
                 return best
             if best is None or trip / 2 < best.bound:
                 best = Clock(wall - (before + trip / 2), trip / 2)

@@ -64,7 +64,7 @@ def _row(node: str, heard: Heard, ours: Ours, munge: Mapping[str, str]) -> Row:
         node,
         answered=True,
         connected=connected,
-        python=".".join(str(part) for part in python[:3]) if isinstance(python, list) else "",
+        python=_text(".".join(map(str, python[:3]))) if isinstance(python, list) else "",
         executable=_text(told.get("executable")),
         supervisor=_text(home.get("supervisor")) if isinstance(home, dict) else "",
         digest=_text(told.get("digest")),

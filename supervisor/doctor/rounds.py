@@ -71,6 +71,12 @@ def here(wanted: Wanted, look: Callable[[], Machine], late: Late, tell: Tell) ->
     return Found((*examine(seen), *late.within(wanted.here_s, lambda: file_system(wanted.run_dir), silent))), seen
 
 
+def without_slurm(job: str) -> tuple[Check, ...]:
+    """A job that was named and can't be looked into is not passed over."""
+    right = "relight doctor --job on a machine of the cluster, with Slurm's commands in PATH"
+    return (Check("job", "unknown", f"job {job}: there is no Slurm here to be asked", right),) if job else ()
+
+
 def file_system(run_dir: str) -> tuple[Check, ...]:
     """Measured where the run will live."""
     try:

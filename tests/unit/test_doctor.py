@@ -31,6 +31,7 @@ from supervisor.doctor.machine import (
     examine,
 )
 from supervisor.doctor.verdict import Check, exit_code
+from supervisor.errors import UserError
 from supervisor.observe import machine
 from supervisor.observe.optional import look_at_nvrx, look_at_pyslurm
 from supervisor.observe.programs import look_at_programs
@@ -422,6 +423,16 @@ def test_notices_that_could_not_be_sent_are_one_line_without_the_secret(tmp_path
     )
     path.write_text('[notify]\nurls = ["json://t0ps3cret"]\n')
     assert machine.look_at_settings(str(path))[0].trouble == ""
+
+
+def test_a_job_that_cannot_be_looked_into_is_not_passed_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = CliRunner().invoke(command, ["--json", "--job", "4711"], standalone_mode=False)
+    check = json.loads(told.output)["checks"][-1]
+    assert (check["name"], check["state"]) == ("job", "unknown")
+    assert told.return_value in {1, 3}
+    assert isinstance(CliRunner().invoke(command, ["--job", "n001"], standalone_mode=False).exception, UserError)
 
 
 def test_bad_settings_make_the_exit_code_1(tmp_path, monkeypatch):

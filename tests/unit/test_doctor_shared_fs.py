@@ -123,8 +123,8 @@ def test_what_is_seen_late_is_waited_for(tmp_path):
 
 @pytest.mark.parametrize(
     "told",
-    [None, b"no json\n", b"[1]\n", b"{" * 70_000 + b"\n", b"\xff\xfe\n"],
-    ids=["hangs up", "nonsense", "no object", "too long", "no text"],
+    [None, b"no json\n", b"[1]\n", b"{" * 70_000 + b"\n", b"\xff\xfe\n", b"[" * 60_000 + b"\n"],
+    ids=["hangs up", "nonsense", "no object", "too long", "no text", "too deep"],
 )
 def test_a_peer_that_talks_nonsense_is_left_out_and_named(tmp_path, told):
     tried = asyncio.run(
@@ -156,6 +156,21 @@ def test_a_stranger_without_the_token_is_not_let_in(tmp_path):
     assert {found[name].state for name in ("fs-create", "fs-lock", "fs-sight")} == {"unknown"}
 
 
+def test_a_hello_that_is_nonsense_is_not_let_in(tmp_path):
+    """And it does not keep the others out."""
+
+    @asynccontextmanager
+    async def strangers(task):
+        for line in (b"[" * 60_000 + b"\n", b"[1]\n", b"\n", b"x" * 70_000, b'{"token": 7}\n'):
+            with socket.create_connection((task["host"], task["port"]), timeout=10) as link:
+                link.sendall(line)
+        async with crew(honest, 2)(task) as over:
+            yield over
+
+    tried = asyncio.run(meet(str(tmp_path), 2, strangers, name=lambda h: f"p{h['pid']}", more={"host": "127.0.0.1"}))
+    assert (tried.peers, tried.lost) == (("p1", "p2"), {})
+
+
 def test_a_name_is_let_in_once(tmp_path):
     tried = asyncio.run(
         meet(str(tmp_path), 4, crew(honest), name=lambda _h: "the same", more={"host": "127.0.0.1"}, deadline_s=1.0)
@@ -172,12 +187,13 @@ def test_clocks_are_compared_with_a_bound(tmp_path):
     assert abs(tried.clocks["p1"].offset) <= tried.clocks["p1"].bound + 0.001
 
 
-def test_a_clock_that_is_no_number_is_not_compared(tmp_path):
+@pytest.mark.parametrize("wall", ["noon", 12, float("nan"), float("inf")])
+def test_a_clock_that_is_no_time_is_not_compared(wall, tmp_path):
     tried = asyncio.run(
         meet(
             str(tmp_path),
             1,
-            crew(lying("clock", lambda _asked: {"wall": "noon"}), 1),
+            crew(lying("clock", lambda _asked: {"wall": wall}), 1),
             name=lambda _h: "p",
             more={"host": "127.0.0.1"},
         )
