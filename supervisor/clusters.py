@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import secrets
@@ -10,17 +11,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
+
+from slurm import native_process
+from slurm.asking import Commands
 from slurm.cluster import Cluster, Unreadable
 from slurm.commands import SlurmCommands
 from slurm.jobs import SUBMISSION, Following, Submission
 from slurm.local import LocalCluster
+from slurm.native import Native
+from slurm.reading import Source
 from supervisor.controller import Listen
 from supervisor.durable import replace_whole
 from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.perform.effects import free_port
 from supervisor.rundir import RunDir
-from supervisor.settings import Settings
+from supervisor.settings import ClusterSettings, Settings
 
 _MEETING_PORTS = range(20_000, 32_000)
 """Below the ports that Linux gives out by itself (32768 and up), so that nobody's connection has taken one by chance."""
@@ -64,6 +71,7 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
         drain_command=one.drain_command,
         end_job=bool(asked),
         following=_following(one.next_job, inside=not asked),
+        reads=_reads(one),
     )
     seen = cluster.read()
     wanted = settings.shape().slots_needed
@@ -79,6 +87,19 @@ def _following(how: str, *, inside: bool) -> Following:
     """A job that was submitted with `relight sbatch` carries how. Outside of it that is not known, and requeueing is as quick."""
     told = os.environ.get(SUBMISSION, "") if inside and how in {"auto", "sbatch"} else ""
     return Following(Submission.read(told) if told else None, how in {"auto", "requeue"})
+
+
+def _reads(settings: ClusterSettings) -> Callable[[Commands], Source] | None:
+    """Who reads Slurm in place of the commands; nobody where pyslurm is not to be had. What does not fit, it finds out itself."""
+    here = settings.pyslurm_python or importlib.util.find_spec("pyslurm") is not None
+    if settings.reads == "commands" or (settings.reads == "auto" and not here):
+        return None
+    argv = native_process.command(os.path.abspath(settings.pyslurm_python) if settings.pyslurm_python else "")
+
+    def native(commands: Commands) -> Source:
+        return Native(commands, native_process.Worker(argv, commands.env), structlog.get_logger().warning)
+
+    return native
 
 
 def in_its_job(run: RunDir) -> bool:

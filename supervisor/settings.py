@@ -67,6 +67,10 @@ class ClusterSettings(_Section):
     next_job: Literal["auto", "requeue", "sbatch", "none"] = "auto"
     """How a run goes on when its job ends: requeued, or submitted again as it was (only by `relight sbatch`). auto: submitted
     again where the controller is in the job and knows how, else requeued."""
+    reads: Literal["auto", "commands", "pyslurm"] = "auto"
+    """How Slurm is read. auto: with pyslurm where it is installed and fits this Slurm, else by commands (docs/slurm.md)."""
+    pyslurm_python: Word = ""
+    """The path of a Python that has pyslurm, where our own has not."""
     listen: Word = ""
     """The address at which agents find the controller; empty: that of this host (slurm), loopback (local)."""
 

@@ -1,5 +1,6 @@
 """The cluster port over Slurm's commands, on a real slurmctld with real slurmds. Needs root; else skipped, saying why."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm import hostlist, launching, localfiles, parsing, processes
+from slurm import hostlist, launching, localfiles, native_process, parsing, processes
 from slurm.cluster import Cluster, ClusterView, LaunchSpec, NodeCondition, Unreadable
 from slurm.commands import SlurmCommands
+from slurm.native import Native
 from slurm.parsing import JobRow
 from slurm.states import Phase
 from supervisor.bench.slurmbed import install
@@ -43,16 +45,31 @@ def bed() -> Iterator[SlurmBed]:
 class World:
     """One job on the bed, the cluster port inside it, and a way to wait for what it shows."""
 
-    def __init__(self, bed: SlurmBed, run_dir: Path, nodes: int = 3) -> None:
+    def __init__(self, bed: SlurmBed, run_dir: Path, nodes: int = 3, pyslurm: str = "") -> None:
+        """`pyslurm`: a Python that has it, to read with; nothing may then be left to the commands unless Slurm is away."""
         self.bed = bed
         self.run_dir = str(run_dir)
+        self.pyslurm = pyslurm
+        self.natives: list[Native] = []
+        self.said: list[str] = []
         self.job = bed.submit(nodes)
         self.nodes = bed.job_nodes(self.job)  # the first one holds the batch script
         self.cluster = self.again()
 
     def again(self, **settings) -> SlurmCommands:
         """The port as another controller would make it."""
-        return SlurmCommands(self.run_dir, self.job, **{"env": self.bed.env} | settings)
+        reads = self.native if self.pyslurm else None
+        return SlurmCommands(self.run_dir, self.job, **{"env": self.bed.env, "reads": reads} | settings)
+
+    def native(self, commands) -> Native:
+        worker = native_process.Worker(native_process.command(self.pyslurm), self.bed.env)
+        self.natives.append(Native(commands, worker, self.said.append))
+        return self.natives[-1]
+
+    def close(self) -> None:
+        for native in self.natives:
+            native.close()
+        assert self.said == []  # no worker was late, died or did not fit
 
     def view(self) -> ClusterView:
         view = self.cluster.read()
@@ -102,6 +119,12 @@ class World:
         return found
 
 
+def pyslurm_python() -> str:
+    """A Python that has pyslurm, if there is one: RELIGHT_PYSLURM_PYTHON, or ours."""
+    named = os.environ.get("RELIGHT_PYSLURM_PYTHON", "")
+    return named or (sys.executable if importlib.util.find_spec("pyslurm") is not None else "")
+
+
 def heal(bed: SlurmBed) -> None:
     """Every node is idle again."""
     for name, state in bed.node_states().items():
@@ -111,10 +134,22 @@ def heal(bed: SlurmBed) -> None:
     bed.until(lambda: set(bed.node_states().values()) == {"idle"}, "all nodes idle")
 
 
+@pytest.fixture(params=["commands", "pyslurm"])
+def python(request) -> str:
+    """Who reads: the commands, for which no Python is needed, or pyslurm in that one."""
+    if request.param == "commands":
+        return ""
+    found = pyslurm_python()
+    if not found:
+        pytest.skip("no pyslurm: RELIGHT_PYSLURM_PYTHON names no Python that has it, and ours has not")
+    return found
+
+
 @pytest.fixture
-def world(bed, tmp_path) -> Iterator[World]:
-    world = World(bed, tmp_path)
+def world(bed, tmp_path, python) -> Iterator[World]:
+    world = World(bed, tmp_path, pyslurm=python)
     yield world
+    world.close()
     bed.cancel(world.job)
     for claim in Path(world.run_dir).glob("nodes/orders/*.claim"):
         standing = launching.read_claim(world.run_dir, claim.stem)
@@ -408,8 +443,8 @@ def test_an_absent_slurmctld_is_unreadable_and_harms_nothing(world):
     world.until(lambda view: "demo.a0002.e1" in view.steps and view.steps["demo.a0002.e1"].running)
 
 
-def test_one_node_crashes_and_one_hangs(bed, tmp_path):
-    world = World(bed, tmp_path, nodes=5)
+def test_one_node_crashes_and_one_hangs(bed, tmp_path, python):
+    world = World(bed, tmp_path, nodes=5, pyslurm=python)
     try:
         batch, spare, well, crashed, hung = world.nodes
         world.run(hosts=(hung, well, crashed))
@@ -443,6 +478,7 @@ def test_one_node_crashes_and_one_hangs(bed, tmp_path):
         assert isinstance(late, ClusterView)
         assert set(late.nodes) == {batch, spare, well, crashed, hung}
     finally:
+        world.close()
         bed.cancel(world.job)
         heal(bed)
 

@@ -19,10 +19,10 @@ from contextlib import ExitStack, suppress
 from typing import Final, Self
 
 from slurm import processes
-from supervisor.bench.slurmbed import config, sockets
+from supervisor.bench.slurmbed import config, install, sockets
 from supervisor.bench.slurmbed.config import Shape
 
-_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PATH: Final = install.PATH
 _COMMANDS: Final = ("squeue", "sinfo", "scontrol", "srun", "scancel", "sbatch", "sacct")
 _DEADLINE_S: Final = 60.0
 

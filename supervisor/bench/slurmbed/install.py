@@ -9,6 +9,14 @@ import subprocess
 import tempfile
 from typing import Final
 
+BUILT: Final = os.environ.get("RELIGHT_SLURM_BIN", "")
+"""The prefix of a Slurm that was built here (`./configure --prefix=DIR`), to be used in place of Debian's."""
+
+PATH: Final = (f"{BUILT}/sbin:{BUILT}/bin:" if BUILT else "") + (
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+"""Where the daemons and commands of the test cluster are."""
+
 PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "munge")
 PROGRAMS: Final = ("slurmctld", "slurmd", "srun", "squeue", "munged", "setpriv", "unshare", "nsenter")
 _DEADLINE_S: Final = 600.0
@@ -60,4 +68,4 @@ def _install() -> str | None:
 
 def _path() -> str:
     """The daemons lie in sbin, which is not on everybody's path."""
-    return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
+    return f"{PATH}:{os.environ.get('PATH', '')}"
