@@ -1,148 +1,25 @@
 """The cluster port over Slurm's commands, on a real slurmctld with real slurmds. Needs root; else skipped, saying why."""
 
-import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slurm_world import STEP, WAIT_S, World, shell
 
-from slurm import hostlist, launching, localfiles, native_process, parsing, processes
-from slurm.cluster import Cluster, ClusterView, LaunchSpec, NodeCondition, Unreadable
+from slurm import hostlist, launching, localfiles, parsing, processes
+from slurm.cluster import Cluster, ClusterView, NodeCondition, Unreadable
 from slurm.commands import SlurmCommands
-from slurm.native import Native
 from slurm.parsing import JobRow
 from slurm.states import Phase
-from supervisor.bench.slurmbed import install
-from supervisor.bench.slurmbed.bed import SlurmBed
-from supervisor.bench.slurmbed.config import Shape
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 
-STEP = "demo.a0001.e1"
 KEY = "relight demo incident 3"
-WAIT_S = 40.0
-SLEEP = ("/bin/sleep", "1000")
-
-
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    root = os.environ.get("RELIGHT_SLURM_ROOT", "")  # another Debian with another Slurm
-    why = install.ensure()
-    if why is not None:
-        pytest.skip(why)
-    # No shorter: one round of pings takes twice the message timeout while a node hangs, and a node that is well but was
-    # not asked for longer than slurmd's timeout is declared down (seen on 24.11).
-    with SlurmBed(Shape(nodes=6, slurmd_timeout_s=12, message_timeout_s=4, switches=3), root) as bed:
-        yield bed
-
-
-class World:
-    """One job on the bed, the cluster port inside it, and a way to wait for what it shows."""
-
-    def __init__(self, bed: SlurmBed, run_dir: Path, nodes: int = 3, pyslurm: str = "") -> None:
-        """`pyslurm`: a Python that has it, to read with; nothing may then be left to the commands unless Slurm is away."""
-        self.bed = bed
-        self.run_dir = str(run_dir)
-        self.pyslurm = pyslurm
-        self.natives: list[Native] = []
-        self.said: list[str] = []
-        self.job = bed.submit(nodes)
-        self.nodes = bed.job_nodes(self.job)  # the first one holds the batch script
-        self.cluster = self.again()
-
-    def again(self, **settings) -> SlurmCommands:
-        """The port as another controller would make it."""
-        reads = self.native if self.pyslurm else None
-        return SlurmCommands(self.run_dir, self.job, **{"env": self.bed.env, "reads": reads} | settings)
-
-    def native(self, commands) -> Native:
-        worker = native_process.Worker(native_process.command(self.pyslurm), self.bed.env)
-        self.natives.append(Native(commands, worker, self.said.append))
-        return self.natives[-1]
-
-    def close(self) -> None:
-        for native in self.natives:
-            native.close()
-        assert self.said == []  # no worker was late, died or did not fit
-
-    def view(self) -> ClusterView:
-        view = self.cluster.read()
-        assert isinstance(view, ClusterView), view
-        return view
-
-    def until(self, true_of, wait_s=WAIT_S):
-        until = time.monotonic() + wait_s
-        while time.monotonic() < until:
-            view = self.view()
-            if true_of(view):
-                return view
-            time.sleep(0.05)  # Slurm announces nothing
-        raise AssertionError(f"not seen in {wait_s} s: {self.view()}")
-
-    def spec(self, argv=SLEEP, name=STEP, hosts=None, epoch=1, **env) -> LaunchSpec:
-        hosts = tuple(self.nodes if hosts is None else hosts)
-        return LaunchSpec(name, epoch, hosts, argv, env, self.run_dir, f"{self.run_dir}/out/{name}")
-
-    def run(self, *arguments, **settings):
-        """Launch, and wait until each task has said that it is there."""
-        spec = self.spec(*arguments, **settings)
-        spec = LaunchSpec(
-            spec.name, spec.epoch, spec.hosts, shell('echo up; exec "$@"', *spec.argv), spec.env, spec.cwd, spec.output
-        )
-        self.cluster.launch(spec)
-        self.until(lambda view: spec.name in view.steps and self.output(spec.name).count("up\n") == len(spec.hosts))
-        return spec
-
-    def output(self, step=STEP) -> str:
-        path = Path(f"{self.run_dir}/out/{step}")
-        return path.read_text() if path.exists() else ""
-
-    def done(self, step=STEP):
-        return self.until(lambda view: step in view.steps and not view.steps[step].running)
-
-    def tasks(self, node, word=b"sleep\x001000\x00") -> list[int]:
-        """Pids on a node of what was launched; its slurmd and what belongs to that aside."""
-        found = []
-        for pid in self.bed.node_pids(node):
-            try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if word in line and b"slurmd" not in line:
-                found.append(pid)
-        return found
-
-
-def pyslurm_python() -> str:
-    """A Python that has pyslurm, if there is one: RELIGHT_PYSLURM_PYTHON, or ours."""
-    named = os.environ.get("RELIGHT_PYSLURM_PYTHON", "")
-    return named or (sys.executable if importlib.util.find_spec("pyslurm") is not None else "")
-
-
-def heal(bed: SlurmBed) -> None:
-    """Every node is idle again."""
-    for name, state in bed.node_states().items():
-        if state != "idle":
-            bed.revive_node(name)
-            bed.run("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
-    bed.until(lambda: set(bed.node_states().values()) == {"idle"}, "all nodes idle")
-
-
-@pytest.fixture(params=["commands", "pyslurm"])
-def python(request) -> str:
-    """Who reads: the commands, for which no Python is needed, or pyslurm in that one."""
-    if request.param == "commands":
-        return ""
-    found = pyslurm_python()
-    if not found:
-        pytest.skip("no pyslurm: RELIGHT_PYSLURM_PYTHON names no Python that has it, and ours has not")
-    return found
 
 
 @pytest.fixture
@@ -150,16 +27,6 @@ def world(bed, tmp_path, python) -> Iterator[World]:
     world = World(bed, tmp_path, pyslurm=python)
     yield world
     world.close()
-    bed.cancel(world.job)
-    for claim in Path(world.run_dir).glob("nodes/orders/*.claim"):
-        standing = launching.read_claim(world.run_dir, claim.stem)
-        assert standing is not None
-        launching.end(world.run_dir, claim.stem, standing, WAIT_S)
-    heal(bed)
-
-
-def shell(text, *arguments):
-    return ("/bin/sh", "-c", text, "sh", *arguments)
 
 
 def condition(view, node):
@@ -479,8 +346,6 @@ def test_one_node_crashes_and_one_hangs(bed, tmp_path, python):
         assert set(late.nodes) == {batch, spare, well, crashed, hung}
     finally:
         world.close()
-        bed.cancel(world.job)
-        heal(bed)
 
 
 def test_the_plant_a_srun_as_it_comes_ends_the_step(world):

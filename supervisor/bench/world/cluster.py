@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -117,12 +117,18 @@ class SimCluster:
             return Unreadable("slurm_load_jobs: Unable to contact slurm controller")
         if self._view is None:
             nodes = {n.name: NodeRow(n.name, self._shown(n), n.reason, n.switch) for n in self.nodes.values()}
-            steps = {n: StepRow(n, bool(on), on, frozenset(self._taken.get(n, on))) for n, on in self.steps.items()}
+            steps = {name: self._step(name, shown, nodes) for name, shown in self.steps.items()}
             self._view = ClusterView(nodes, steps, self.refused)
         return self._view
 
     def launch(self, spec: LaunchSpec) -> None:
-        """Ask for a step; the first of a name stands. The nodes are told in two halves, and who tells them may die between."""
+        """Ask for a step; the first of a name stands. The nodes are told in two halves, and who tells them may die between.
+
+        Raises ValueError for a host that is none, OSError while nobody answers.
+        """
+        unknown = set(spec.hosts) - set(self.nodes)
+        if unknown:
+            raise ValueError(f"no such node: {', '.join(sorted(unknown))}")
         agent = _AGENT.search(spec.name)
         delay = self._delay("launch", self.delays.agent_s if agent else self.delays.launch_s)
         if delay is None:
@@ -196,6 +202,11 @@ class SimCluster:
         if one.condition is not condition:
             one.condition = condition
             self.note_change()
+
+    def _step(self, name: str, shown: frozenset[str], nodes: Mapping[str, NodeRow]) -> StepRow:
+        """What the cluster has dropped holds nothing."""
+        on = frozenset(node for node in shown if nodes[node].condition is not NodeCondition.DOWN)
+        return StepRow(name, bool(on), on, frozenset(self._taken.get(name, shown)))
 
     def _show(self, name: str, on: frozenset[str]) -> None:
         if on:
