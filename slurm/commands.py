@@ -104,22 +104,14 @@ class SlurmCommands:
 
         Raises ValueError when a host was never in the job, OSError when Slurm can't be asked or has lost a host.
         """
-        if not self._admit(spec.epoch):
+        if not self._admit(spec.epoch) or launching.read_claim(self._run_dir, spec.name) is not None:
             return
+        listing = self._listing()
+        self._check(spec.hosts, listing)  # first: an order that can't be carried out would spend the name
         with _ORDERING:
             localfiles.write_order(self._run_dir, spec)
         order = localfiles.read_order(self._run_dir, spec.name)
-        if launching.read_claim(self._run_dir, spec.name) is not None:
-            return
-        listing = self._listing()
-        unknown = set(order.hosts) - set(listing.allocation)
-        if unknown:
-            raise ValueError(f"no such node in job {self._job}: {', '.join(sorted(unknown))}")
-        gone = set(order.hosts) - set(listing.job.nodes)
-        if listing.job.phase is not Phase.RUNNING or gone:
-            # srun would fail and the name be spent; whoever asks finds out from the view and plans anew.
-            missing = f", without {', '.join(sorted(gone))}" if gone else ""
-            raise OSError(f"job {self._job} is {listing.job.state}{missing}")
+        self._check(order.hosts, listing)  # it may be somebody else's
         if any(step.name == spec.name for step in listing.steps):
             return
         argv = launching.command(self._job, order, self._options)
@@ -212,6 +204,17 @@ class SlurmCommands:
             with suppress(FileExistsError), open(f"{folder}/{epoch:08d}", "x", encoding="ascii"):
                 pass
         return epoch >= highest
+
+    def _check(self, hosts: Sequence[str], listing: Listing) -> None:
+        """May a step be started on these nodes? Raises ValueError, OSError as `launch`."""
+        unknown = set(hosts) - set(listing.allocation)
+        if unknown:
+            raise ValueError(f"no such node in job {self._job}: {', '.join(sorted(unknown))}")
+        gone = set(hosts) - set(listing.job.nodes)
+        if listing.job.phase is not Phase.RUNNING or gone:
+            # srun would fail and the name be spent; whoever asks finds out from the view and plans anew.
+            missing = f", without {', '.join(sorted(gone))}" if gone else ""
+            raise OSError(f"job {self._job} is {listing.job.state}{missing}")
 
     def _listing(self) -> Listing:
         listing = self._reader.look()

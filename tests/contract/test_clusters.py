@@ -97,7 +97,7 @@ def bars_by_key(place):
     place.cluster.unbar(node, KEY)
     assert place.barred_with(node) == ""
     place.cluster.unbar(node, KEY)  # nothing to lift is no error
-    assert place.view().nodes[node].condition is NodeCondition.UP
+    place.until(lambda view: view.nodes[node].condition is NodeCondition.UP)  # 25.11 asks the node anew
 
 
 def leaves_the_drain_of_somebody_else(place):
