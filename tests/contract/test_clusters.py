@@ -192,9 +192,9 @@ class Rude(SimCluster):
 
 
 class Overwriting(SimCluster):
-    def bar(self, node, key):
-        self.nodes[node].drained_by, self.nodes[node].reason = "relight", key
-        self.note_change()
+    def bar(self, node, key, why=""):
+        self.nodes[node].drained_by = ""
+        super().bar(node, key, why)
 
 
 class Hasty(SimCluster):
