@@ -10,6 +10,7 @@ from policies.facts import INFRASTRUCTURE, CheckpointPhase, Counters, Halt, Node
 from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
+from supervisor.telling.job_lines import job_lines
 from supervisor.telling.say import SEEN_MAX, clean, clock, count, minutes, names, number, plan_id, sentence, span, stamp
 from supervisor.telling.spares_line import hot, spares_lines
 from supervisor.telling.told import told_lines
@@ -86,7 +87,9 @@ def _standing(history: History) -> str:
     if halt:
         return f"halted ({halt.reason}), not restarting. {sentence(halt.seen, SEEN_MAX)}".rstrip()
     if history.ended:
-        return sentence(history.ended)
+        return (
+            "has left its job, and goes on in the next one." if history.ended == "next-job" else sentence(history.ended)
+        )
     if history.paused:
         return "paused: it watches and seals, and does nothing else."
     if incident:
@@ -126,6 +129,7 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     run, nobody = clean(history.run, 64), unwatched(history, known)
     lines = [f"{run}: {nobody}", f"Take over: {known.take_over}"] if nobody else []
     lines += [f"{run}: {_standing(history)}", f"Mode {mode}, epoch {history.epoch}."]
+    lines += job_lines(history, view, now, known)
     lines += _attempt_lines(history, view.attempt if view else None, now, known)
     if view is None:
         lines.append("Nodes and checkpoints: not seen; no view at hand.")
