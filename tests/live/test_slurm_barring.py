@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 from policies.facts import History
 from supervisor.bench.proofs import slurm
-from supervisor.bench.slurmbed import install
+from supervisor.bench.slurmbed import install, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape
 from supervisor.bench.slurmbed.supervised import SlurmRun
@@ -69,7 +68,7 @@ def test_with_the_right_a_lost_node_is_drained_with_our_key_and_a_spare_of_its_l
 ) -> None:
     run = SlurmRun(bed, folder, SHORT)
     run.submit()
-    run.wait_step(slurm.STRUCK)
+    run.wait_step(strikes.STRUCK)
     bed.crash_node("n002")
     assert run.wait_over() in {"COMPLETED", "COMPLETING"}
     history = run.history()
@@ -88,12 +87,10 @@ def test_without_the_right_the_run_goes_on_and_that_is_told_once_though_the_cont
 ) -> None:
     run = SlurmRun(bed, folder, LONG, env=may_not_drain(bed))
     run.submit()
-    run.wait_step(slurm.STRUCK)
+    run.wait_step(strikes.STRUCK)
     bed.crash_node("n002")
     run.wait_closed(1)
-    for pid in bed.node_pids(run.slots()[0]):
-        if b"--epoch-only" in slurm._words(pid):
-            os.kill(pid, signal.SIGKILL)
+    strikes.controller_killed(run)
     run.until(lambda: run.history().epoch >= 2, "the next controller", 60)
     run.wait_step(run.history().incidents[0].frontier + 2)
     bed.crash_node("n003")
