@@ -180,11 +180,10 @@ def _not_looked(case: Checkers, launch: actions.Launch) -> list[str]:
     if launch.incident is None or case.history.attempt is None:
         return []
     new = sorted(set(launch.slots) - set(case.history.attempt.slots))
-    world, own = case.world, case.history.incident
-    looked = {n: world.agents[n].looked_for >= launch.incident and not world.cluster.nodes[n].fault for n in new}
+    agents, own = case.world.agents, case.history.incident
     if own is None or own.attempt != case.history.attempt.number:
         return []  # the run begins anew with an old incident open: nobody was asked because of it
-    return [name for name in new if not looked[name]]
+    return [name for name in new if agents[name].looked_for < launch.incident or agents[name].found]
 
 
 class IntentFirst(Promise):

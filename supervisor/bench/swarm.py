@@ -6,7 +6,7 @@ At rest means: the run makes new updates, or it has halted and says why, or it w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -124,6 +124,30 @@ ARCHIVE_FAULTS: Final[dict[str, Fault]] = {
 """Of worlds that have an archive, beside the others."""
 
 
+def _ill(world: SimWorld, rng: Random) -> None:
+    """It breaks where no rank shows it; a look finds it."""
+    world.cluster.nodes[_slot(world, rng)].fault = "GPU 3 has fallen off the bus"
+
+
+def _blind(world: SimWorld, rng: Random) -> None:
+    """No look at it ends, for a while."""
+    node = world.cluster.nodes[_slot(world, rng)]
+    node.hangs = True
+
+    def over() -> None:
+        node.hangs = False
+
+    world.time.after(rng.choice([1.0, 30.0, 400.0]), over)
+
+
+def _rights(world: SimWorld, rng: Random) -> None:
+    world.cluster.may_drain = rng.random() < 0.3
+
+
+SPARE_FAULTS: Final[dict[str, Fault]] = {"ill": _ill, "blind": _blind, "rights": _rights}
+"""Of some worlds, beside the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What a seed has drawn."""
@@ -176,7 +200,16 @@ def draw(seed: int) -> Drawn:
     count = rng.randrange(1, 15)
     faults = sorted((rng.uniform(20.0, SAFETY_S), rng.choice(mix)) for _ in range(count))
     kills = frozenset(rng.randrange(1_500) for _ in range(rng.choice([0, 0, 1, 4, 20])))
-    return _with_archive(Drawn(given, tuple(faults), kills), seed)
+    return _with_looks(_with_archive(Drawn(given, tuple(faults), kills), seed), seed)
+
+
+def _with_looks(drawn: Drawn, seed: int) -> Drawn:
+    """In some worlds machines break unseen, looks at them hang, or the user may not drain. Drawn apart, as the archive is."""
+    rng = Random(f"looks {seed}")
+    if rng.random() > 0.4:
+        return drawn
+    more = [(rng.uniform(20.0, SAFETY_S), rng.choice(sorted(SPARE_FAULTS))) for _ in range(rng.randrange(1, 6))]
+    return replace(drawn, faults=tuple(sorted((*drawn.faults, *more))))
 
 
 def _with_archive(drawn: Drawn, seed: int) -> Drawn:
@@ -203,11 +236,13 @@ def swarm_one(seed: int) -> Outcome:
     watch = Checkers()
     world = SimWorld(drawn.given, seed, Points(drawn.kills), watch)
     watch.world = world
-    begin, apart = clock(drawn.given.start), Random(seed)
+    begin, apart, looks = clock(drawn.given.start), Random(seed), Random(seed)
 
     def hit(name: str) -> None:
         if name in FAULTS:
             FAULTS[name](world, world.rng)
+        elif name in SPARE_FAULTS:
+            SPARE_FAULTS[name](world, looks)
         else:
             ARCHIVE_FAULTS[name](world, apart)
 

@@ -100,6 +100,7 @@ class Agent:
         self._sent: set[tuple[int, str]] = set()
         self._beat_of: list[list[Any]] = []
         self.looked_for = 0  # the newest incident for which it has looked at its node anew
+        self.found = ""  # what that look has found to be wrong
 
     # --- the controller ---------------------------------------------------------------------------------------------
 
@@ -137,8 +138,12 @@ class Agent:
         self._board = Board()
         self._found.clear()
         self._held, self._unheard = [], []
-        self.looked_for = 0
+        self.looked_for, self.found = 0, self.node.fault  # whoever is started there next looks at it first
         self.disconnect()
+
+    def begin(self) -> None:
+        """An agent is started here, and looks at its node first."""
+        self.found = self.node.fault
 
     def thaw(self) -> None:
         """The machine goes on where it stood."""
@@ -182,14 +187,14 @@ class Agent:
     def _look(self, incident: int) -> None:
         """A whole round of checks, because somebody has asked for it; it may find what is wrong here, or never end."""
         if not self.node.hangs and self.node.power is not Power.DEAD:
-            self.looked_for = max(self.looked_for, incident)
+            self.looked_for, self.found = max(self.looked_for, incident), self.node.fault
             self._tell_checks(self.wall())
 
     def _tell_checks(self, ended: float) -> None:
         """The results, if anything is wrong, then that the round is over."""
-        if self.node.fault and (self.looked_for or self.node.hurt):
+        if self.found:
             now = {"when": ended, "took_s": LOOK_S, "since": ended, "before": None, "attempt": self._attempt}
-            found = {"name": "gpus", "state": "unhealthy", "kind": "gpu-lost", "text": self.node.fault, **now}
+            found = {"name": "gpus", "state": "unhealthy", "kind": "gpu-lost", "text": self.found, **now}
             self.tell({"type": "health", "node": self.node.name, "results": [found]})
         told = {"ended": ended, "took_s": LOOK_S, "checks": 9, "for": self.looked_for}
         self.tell({"type": "checked", "node": self.node.name, **told})

@@ -197,6 +197,7 @@ class SimWorld:
     def start_agent(self, node: str) -> None:
         """The cluster has started an agent."""
         self.cluster.nodes[node].agent = True
+        self.agents[node].begin()
         life = self.life
         if life is not None:
             life.later(0.2, lambda: self.connect(self.agents[node], life))
