@@ -1,6 +1,6 @@
 """The Slurm job that we are in (or that was named): would it outlive a lost node, and how long does it last?
 
-Slurm tells nobody whether a job has `--no-kill`: not scontrol, not squeue (22.05, text and JSON). What is left is what was
+Slurm tells nobody whether a job has `--no-kill`: not scontrol, not squeue (22.05 and 24.11, text and JSON). What is left is what was
 asked for: the submit line where there is accounting, the script's own `#SBATCH` lines, and the variable SBATCH_NO_KILL,
 which sbatch obeys and hands on to the job.
 """
@@ -77,7 +77,7 @@ def times(ask: Ask, job: str) -> tuple[Check, Check]:
 
 
 def requeue(word: str) -> Check:
-    """`squeue` says 1 or 0 (tried on 22.05)."""
+    """`squeue` says 1 or 0 (tried on 22.05 and 24.11)."""
     if word in {"1", "yes"}:
         return Check("job-requeue", "ok", "the job may be requeued")
     if word in {"0", "no"}:

@@ -147,7 +147,7 @@ async def meet(
     `more` is added to the task of each peer. Raises OSError when nothing can listen here or the folder refuses us.
     """
     door = Door(secrets.token_hex(16), expected, name, tell)
-    server = await asyncio.start_server(door.admit, bind, 0, limit=LINE_MAX)
+    server = await asyncio.start_server(door.admit, bind, 0, limit=LINE_MAX, backlog=4096)
     port = server.sockets[0].getsockname()[1]
     task = {"port": port, "token": door._token, "folder": folder, "deadline_s": deadline_s + 120.0, **more}  # noqa: SLF001
     try:

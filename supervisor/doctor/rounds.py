@@ -133,7 +133,7 @@ def on_nodes(
 def _heard(place: step.Place, env: Mapping[str, str], step_s: float, tell: Tell) -> step.Heard:
     """One step; and a second one without those that did not answer, where they took the others with them.
 
-    srun ends the whole step when it can't launch a task (22.05: after 11 s for a dead node, 20 s for a hung one).
+    srun ends the whole step when it can't launch a task (22.05, 24.11: after 11 s for a dead node, 20 s for a hung one).
     """
     heard = asyncio.run(step.run(place, env, step_s, tell))
     some = tuple(node for node in place.nodes if node in heard.reports.keys() | set(heard.tried.peers))
