@@ -1,7 +1,7 @@
 """The Slurm job that we are in (or that was named): would it outlive a lost node, and how long does it last?
 
-Slurm tells nobody whether a job has `--no-kill`: not scontrol, not squeue (22.05 and 24.11, text and JSON). What is left is what was
-asked for: the submit line where there is accounting, the script's own `#SBATCH` lines, and the variable SBATCH_NO_KILL,
+Slurm tells nobody whether a job has `--no-kill`: not scontrol, not squeue (22.05 and 24.11, text and JSON). What is left is
+what was asked for: the submit line where there is accounting, the script's own `#SBATCH` lines, and the variable SBATCH_NO_KILL,
 which sbatch obeys and hands on to the job.
 """
 

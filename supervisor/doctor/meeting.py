@@ -49,6 +49,7 @@ class Tried:
     """
 
     peers: tuple[str, ...] = ()
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     wins: tuple[tuple[str, ...], ...] = ()
@@ -158,7 +159,7 @@ async def meet(
                 one.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
             try:
-                return await Trials(folder, list(door.peers.values()), turns).all()
+                return await Trials(folder, list(door.peers.values()), turns, report=bool(more.get("report"))).all()
             finally:
                 door.send_home()
     finally:
@@ -169,8 +170,9 @@ async def meet(
 class Trials:
     """Everything that is tried, in order, with the peers that are there."""
 
-    def __init__(self, folder: str, peers: list[Peer], turns: int) -> None:
-        """`turns`: names that all of them want."""
+    def __init__(self, folder: str, peers: list[Peer], turns: int, *, report: bool) -> None:
+        """`turns`: names that all of them want; `report`: ask for their reports as well."""
+        self._report = report
         self._folder = folder
         self._peers = peers
         self._turns = turns
@@ -179,6 +181,7 @@ class Trials:
     async def all(self) -> Tried:
         """Raises OSError when the folder refuses us."""
         if self._peers:
+            self._tried.reports = await self._each(self._peers, "report") if self._report else {}
             await self._clocks()
             await self._race()
             await self._locks()
@@ -228,7 +231,7 @@ class Trials:
             for turn in turns if isinstance(turns, list) else ():
                 if isinstance(turn, int) and 0 <= turn < self._turns:
                     won[turn].append(name)
-        self._tried.wins = tuple(tuple(names) for names in won)
+        self._tried.wins = tuple(tuple(sorted(names)) for names in won)
 
     async def _locks(self) -> None:
         """First one that we hold, which nobody may get; then the same one free, which whoever asks alone must get."""

@@ -34,14 +34,15 @@ def main() -> int:
     """Report, connect, obey. 0: who asked has hung up; 1: it could not be reached."""
     task = json.loads(os.environ["RELIGHT_DOCTOR"])
     signal.alarm(max(1, int(task["deadline_s"])))  # whatever happens to who asked, nothing of this stays on a node
-    if task["report"]:
-        sys.stdout.write(f"{REPORT}{json.dumps(report(task))}\n")
+    told = report(task) if task["report"] else {}
+    if told:  # also printed: who can't connect is heard through srun, later
+        sys.stdout.write(f"{REPORT}{json.dumps(told)}\n")
         sys.stdout.flush()
     try:
         with socket.create_connection((task["host"], task["port"]), timeout=_CALL_S) as link:
             link.settimeout(None)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            serve(link, task)
+            serve(link, task, told)
     except OSError as error:
         if task["report"]:
             sys.stdout.write(f"{REPORT}{json.dumps({'node': node(), 'link': str(error)[:200]})}\n")
@@ -123,14 +124,15 @@ def credential(words: list[str]) -> tuple[str, str]:
     return done.stdout.decode("ascii", "replace").strip(), ""
 
 
-def serve(link: socket.socket, task: dict[str, Any]) -> None:
+def serve(link: socket.socket, task: dict[str, Any], told: dict[str, Any]) -> None:
     """One question a line, one answer a line, until the other side hangs up. Raises OSError."""
     with link.makefile("rwb", buffering=0) as lines:
         hello = {"node": node(), "token": task["token"], "pid": os.getpid()}
         lines.write(json.dumps(hello).encode() + b"\n")
         while line := lines.readline(LINE_MAX):
             asked = json.loads(line)
-            lines.write(json.dumps(answer(task["folder"], asked)).encode() + b"\n")
+            said = told if asked["do"] == "report" else answer(task["folder"], asked)
+            lines.write(json.dumps(said).encode() + b"\n")
 
 
 def answer(folder: str, asked: dict[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,7 @@ async def run(place: Place, env: Mapping[str, str], deadline_s: float, tell: Cal
         deadline_s=deadline_s,
         tell=lambda number: tell(f"{number:,} of {of:,} nodes have answered"),
     )
+    heard.reports |= heard.tried.reports  # those over the connections do not wait for srun
     return heard
 
 

@@ -95,7 +95,7 @@ def test_a_file_system_that_lies_is_named_by_its_own_check(tmp_path, do, told, o
 
 def test_who_got_the_same_name_is_said(tmp_path):
     check = states(tmp_path, lying("create", lambda _asked: {"won": [7]}, (1, 2)))["fs-create"]
-    assert "process 1, process 2" in check.seen
+    assert ": process 1, process 2" in check.seen
 
 
 def test_a_folder_whose_old_content_stays_is_bad():
