@@ -52,6 +52,11 @@ class Worker:
         self._said: IO[bytes] | None = None
         self._asked = 0
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process, while there is one."""
+        return None if self._child is None else self._child.pid
+
     def ask(self, what: str, **more: object) -> str:
         """The text of its answer. Raises UnfitError, LostError, DeclinedError."""
         try:

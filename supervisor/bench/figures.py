@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from supervisor.bench import agents, checkpoint_reading, costs, earliest
+from supervisor.bench import agents, checkpoint_reading, costs, earliest, slurm_poll
 from supervisor.bench.crowd.load import figures as load_of_console
 from supervisor.bench.figure import Figure
 from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
@@ -27,7 +27,7 @@ RIVALS: Final[Mapping[str, Callable[[], Rival]]] = {
     "warm": lambda: Relight(warm=True),
     "torchrun": torchrun,
 }
-PARTS: Final = ("restart", "costs", "earliest-error", "checkpoints", "console")
+PARTS: Final = ("restart", "costs", "earliest-error", "checkpoints", "console", "slurm")
 """What can be measured alone."""
 
 LATER_S: Final = 0.25
@@ -225,6 +225,10 @@ def main(folder: str, *, repeats: int, as_json: bool, parts: Sequence[str] = PAR
         skipped += left
     if "console" in parts:
         figures += load_of_console(work, say)
+    if "slurm" in parts:
+        found, left = slurm_poll.measure(repeats, say)
+        figures += found
+        skipped += left
     clear(work)
     told = report(figures, samples, load, skipped)
     path = os.path.join(folder, "bench.json")

@@ -40,7 +40,7 @@ def real(folder: str, warm: bool, as_json: bool) -> int:
     "--part",
     "parts",
     multiple=True,
-    type=click.Choice(["restart", "costs", "earliest-error", "checkpoints", "console"]),
+    type=click.Choice(["restart", "costs", "earliest-error", "checkpoints", "console", "slurm"]),
     help="Only this part; may be given again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what bench.json holds.")

@@ -85,7 +85,7 @@ class SlurmBed:
         self.start_controller()
         for name in self.names:
             self.start_node(name)
-        self.until(lambda: set(self.node_states().values()) == {"idle"}, "all nodes idle")
+        self.until(lambda: {self.node_states()[name] for name in self.names} == {"idle"}, "all nodes idle")
 
     def stop(self) -> None:
         """End every process and take the folder away."""
@@ -284,7 +284,7 @@ class SlurmBed:
         for number in range(shape.gpus):
             os.mknod(f"{base}/dev/nvidia{number}", 0o020666, os.makedev(1, 3))
             os.chmod(f"{base}/dev/nvidia{number}", 0o666)  # noqa: S103
-        controller, *nodes = _free_ports(1 + shape.nodes)
+        controller, *nodes = _free_ports(1 + len(shape.configured))
         files = {"slurm.conf": config.slurm_conf(base, socket.gethostname().split(".")[0], shape, controller, nodes)}
         files["gres.conf"] = config.gres_conf(base, shape)
         if shape.switches:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Shape:
     """What kind of cluster. Times in seconds; `extra` are more lines of slurm.conf. Sizes are what nodes pretend to have.
 
-    `switches` nodes hang on each leaf switch; 0: Slurm knows no topology.
+    `switches` nodes hang on each leaf switch; 0: Slurm knows no topology. `asleep` nodes more are in slurm.conf, and nobody starts
+    them.
     """
 
     nodes: int = 5
@@ -21,12 +22,18 @@ class Shape:
     message_timeout_s: int = 10
     kill_wait_s: int = 2
     switches: int = 0
+    asleep: int = 0
     extra: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """n001, n002 and so on."""
         return tuple(f"n{number:03d}" for number in range(1, self.nodes + 1))
+
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """Those too that nobody starts."""
+        return tuple(f"n{number:03d}" for number in range(1, self.nodes + self.asleep + 1))
 
 
 def slurm_conf(base: str, host: str, shape: Shape, controller_port: int, node_ports: Sequence[int]) -> str:
@@ -74,7 +81,7 @@ def slurm_conf(base: str, host: str, shape: Shape, controller_port: int, node_po
     ]
     lines += [
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
-        for name, port in zip(shape.names, node_ports, strict=True)
+        for name, port in zip(shape.configured, node_ports, strict=True)
     ]
     lines += ["TopologyPlugin=topology/tree"] if shape.switches else []
     lines += ["PartitionName=train Nodes=ALL Default=YES MaxTime=INFINITE State=UP"]
