@@ -44,15 +44,6 @@ def folder() -> Iterator[str]:
         yield path
 
 
-def may_not_drain(bed: SlurmBed) -> dict[str, str]:
-    """Only scontrol runs as somebody without rights: the Python of these tests may lie where no other user can start it."""
-    theirs = bed.as_user(NOBODY)["PATH"].partition(":")[0]
-    alone = os.path.join(bed.base, "bin-without-rights")
-    os.mkdir(alone)
-    os.symlink(os.path.join(theirs, "scontrol"), os.path.join(alone, "scontrol"))
-    return bed.env | {"PATH": f"{alone}:{bed.env['PATH']}"}
-
-
 def drain_of(bed: SlurmBed, node: str) -> tuple[bool, str]:
     """(drained?, reason) as Slurm has it."""
     state, reason = bed.run("sinfo", "-h", "-N", "-n", node, "-O", "StateComplete:|,Reason:|").strip().split("|")[:2]
@@ -85,7 +76,7 @@ def test_with_the_right_a_lost_node_is_drained_with_our_key_and_a_spare_of_its_l
 def test_without_the_right_the_run_goes_on_and_that_is_told_once_though_the_controller_dies(
     bed: SlurmBed, folder: str
 ) -> None:
-    run = SlurmRun(bed, folder, LONG, env=may_not_drain(bed))
+    run = SlurmRun(bed, folder, LONG, env=bed.as_user(NOBODY, ("scontrol",)))
     run.submit()
     run.wait_step(strikes.STRUCK)
     bed.crash_node("n002")

@@ -28,14 +28,15 @@ SHAPE = Shape(
 SLOW = replace(SHAPE, spares=1, extra=("--step-seconds", "1.2"))
 """About a minute of training, the least that a time limit can be."""
 NODES = SHAPE.world + SHAPE.spares
+NOBODY = 65534
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run that is struck. `incidents`: how many it may be. `swapped`: how many slots are given to spares; None: other nodes.
 
-    `rules`: lines of a profile over `bench`. `outside`: another controller stands by. `ended`: what the journal says at the
-    end; with None the run is not to end by itself with the same bits, and `state` is the job's.
+    `rules`: lines of a profile over `bench`. `outside`: another controller stands by. `rights`: those of an operator.
+    `jobs`: so many it takes at least. A run that does not finish is over with the job in this `state`, halted for `reason`.
     """
 
     strike: Callable[[SlurmRun], None]
@@ -46,12 +47,14 @@ class Case:
     options: tuple[str, ...] = ()
     rules: str = ""
     outside: bool = False
+    rights: bool = True
     jobs: int = 1
     finishes: bool = True
     state: str = ""
     reason: str = ""
 
 
+_ASKS = 'mode = "approve"\n'
 _ENDS = "[job]\nleave_s = 25\ndown_s = 10\n"
 CASES: dict[str, Case] = {
     "rank killed": Case(strikes.rank_killed),
@@ -80,6 +83,27 @@ CASES: dict[str, Case] = {
     "requeued": Case(job_strikes.requeued, (0,), None),
     "next job asked for": Case(job_strikes.stop_for_next, (0,), None, jobs=2),
     "stop after a save": Case(job_strikes.stop_after_save, (0,), None, jobs=2),
+    "node crash, approved": Case(job_strikes.crash_approved, swapped=1, rules=_ASKS),
+    "time limit, not approved": Case(
+        job_strikes.time_limit,
+        (0,),
+        shape=SLOW,
+        options=("--time=1",),
+        rules=_ASKS + _ENDS,
+        finishes=False,
+        state="COMPLETED",
+    ),
+    "node crash, without rights": Case(strikes.node_crash, swapped=1, rights=False),
+    "refill, without rights": Case(
+        job_strikes.spares_spent,
+        (1,),
+        None,
+        replace(SHAPE, spares=1),
+        nodes=NODES + 1,
+        rules="[spares]\nlow = 1\n",
+        rights=False,
+        jobs=2,
+    ),
     "cancelled": Case(job_strikes.cancelled, (0,), finishes=False, state="CANCELLED"),
     "same data twice": Case(
         job_strikes.time_limit,
@@ -118,7 +142,8 @@ def survive(work: Work, bed: SlurmBed, name: str, calm: str) -> None:
     case = CASES[name]
     folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
     os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
-    run = SlurmRun(bed, folder, replace(case.shape, profile=_profile(folder, case.rules)), options=case.options)
+    env = bed.env if case.rights else bed.as_user(NOBODY, ("scontrol",))
+    run = SlurmRun(bed, folder, replace(case.shape, profile=_profile(folder, case.rules)), env, options=case.options)
     outside = None
     try:
         run.submit()

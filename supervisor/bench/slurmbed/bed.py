@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final, Self
 
@@ -117,18 +117,21 @@ class SlurmBed:
             raise BedError(f"{' '.join(argv)}: {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
-    def as_user(self, uid: int) -> dict[str, str]:
-        """`env` for whoever runs commands as another user: one without rights, since no account says otherwise."""
-        folder = f"{self.base}/bin-{uid}"
+    def as_user(self, uid: int, only: Sequence[str] = _COMMANDS) -> dict[str, str]:
+        """`env` for whoever runs commands as another user: one without rights, since no account says otherwise.
+
+        `only` some of them: the Python of a run may lie where no other user can start it.
+        """
+        folder = f"{self.base}/bin-{uid}-{'-'.join(only)}"
         os.makedirs(folder, exist_ok=True)
         change = f"setpriv --reuid {uid} --regid {uid} --clear-groups"
-        for command in _COMMANDS:
+        for command in only:
             with open(f"{folder}/{command}", "w", encoding="ascii") as file:
                 file.write(
                     f'#!/bin/sh\nexec {" ".join(self._prefix)} {change} /usr/bin/env PATH={_PATH} {command} "$@"\n'
                 )
             os.chmod(f"{folder}/{command}", 0o755)  # noqa: S103
-        return self.env | {"PATH": f"{folder}:{_PATH}"}
+        return self.env | {"PATH": f"{folder}:{self.env['PATH']}"}
 
     def submit(self, nodes: int, *options: str, body: str = "exec sleep 100000") -> str:
         """A job that holds `nodes` whole nodes, as `relight sbatch` asks for them; its id once it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policies.facts import Recover
 from supervisor.bench.slurmbed import strikes
 from supervisor.bench.slurmbed.supervised import SlurmRun
 
@@ -27,6 +28,25 @@ def no_spare_left(run: SlurmRun) -> None:
     run.wait_closed(1)
     run.wait_step(strikes.STRUCK + 8)
     run.bed.crash_node(run.slots()[1])
+
+
+def crash_approved(run: SlurmRun) -> None:
+    """A node is lost; until a person says yes nothing is started, drained or asked for, then they do. Raises RuntimeError."""
+    lost = run.slots()[2]
+    strikes.node_crash(run)
+    plan = run.until(lambda: _plan(run), "a plan", 60)
+    run.until(lambda: "down" in run.bed.node_states()[lost], f"{lost} down", 60)  # in this time it could have acted
+    history = run.history()
+    if len(history.attempts) != 1 or len(run.jobs()) != 1 or "drain" in run.bed.node_states()[lost]:
+        raise RuntimeError("something was done before it was approved")
+    told = run.relight("approve", run.run.root, "--plan", plan)
+    if told.returncode:
+        raise RuntimeError(told.stderr)
+
+
+def _plan(run: SlurmRun) -> str:
+    history = run.history()
+    return history.decision_digest or "" if history.incident and isinstance(history.decision, Recover) else ""
 
 
 def requeued(run: SlurmRun) -> None:
