@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -77,14 +78,14 @@ def command(
         code = parent.keep(epoch)
         # To end here would end the job, and every rank with it.
         while code in {REFUSED_EXIT, OWN_FAULT_EXIT} and in_its_job(prepared[0]):
-            ended = _hold(prepared[0].root, code)
+            ended = hold(prepared[0].root, code)
             code = parent.keep(epoch) if ended is None else ended
         return code
     app.log_to_stderr()
     return app.supervise(app.build(*prepared), stop_asked, again=again)
 
 
-def _hold(root: str, code: int) -> int | None:
+def hold(root: str, code: int, pause: Callable[[float], None] = time.sleep) -> int | None:
     """Somebody outside of our job has taken the run over, or our controllers keep dying. None: it is our turn; else all is over."""
     from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
     from supervisor.parent import WINDOW_S  # noqa: PLC0415
@@ -92,7 +93,7 @@ def _hold(root: str, code: int) -> int | None:
     if code == OWN_FAULT_EXIT:
         minutes = WINDOW_S / 60
         click.echo(f"relight: the job is held, for the ranks go on; the next try is in {minutes:.0f} min", err=True)
-        time.sleep(WINDOW_S)  # nothing announces that the cause is mended; who outside takes over is seen below
+        pause(WINDOW_S)  # nothing announces that the cause is mended; who outside takes over is seen below
     return stand_by(root)
 
 

@@ -7,6 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from builders import training
+from console_run import journaled
+
+from supervisor import parent
+from supervisor.commands.run import hold
+from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT
+from supervisor.journal.entries import Ended
+
 PARENT = """
 import sys
 from supervisor import parent
@@ -44,3 +52,19 @@ def test_a_controller_that_dies_is_started_five_times_more_and_not_again(tmp_pat
     told = tmp_path / "told"
     assert kept(CRASHING, told) == 70
     assert told.read_text() == "stop=\n" * 6
+
+
+def test_a_job_whose_controllers_keep_dying_is_held_and_tried_again(tmp_path: Path) -> None:
+    """To end it would end every rank. A run that is over meanwhile is not; one that was taken over is left to whoever has it."""
+    scene = training()
+    run = journaled(tmp_path, scene)
+    waited: list[float] = []
+    assert hold(run.root, OWN_FAULT_EXIT, waited.append) is None
+    assert waited == [parent.WINDOW_S]
+    assert hold(run.root, REFUSED_EXIT, waited.append) is None  # nobody is there any more
+    assert waited == [parent.WINDOW_S]
+    scene.say(Ended("finished"))
+    assert hold(journaled(tmp_path, scene, "over").root, OWN_FAULT_EXIT, waited.append) == 0
+    scene.say(Ended("next-job"))
+    left = journaled(tmp_path, scene, "left").root
+    assert hold(left, REFUSED_EXIT, waited.append) == 0  # for the job that was left, all is over

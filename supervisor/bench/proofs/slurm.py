@@ -20,6 +20,7 @@ from supervisor.bench.slurmbed import install, job_strikes, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
 from supervisor.bench.slurmbed.supervised import SlurmRun
+from supervisor.errors import HALTED_EXIT
 
 SHAPE = Shape(
     tp=1, pp=2, dp=2, ranks_per_node=1, spares=2, steps=48, save_every=8, asynchronous=True,
@@ -167,6 +168,8 @@ def _judge(work: Work, run: SlurmRun, name: str, end: str, before: tuple[str, ..
     else:
         work.check(f"{name}: the job is over and nothing is started again ({end})", ok=end == case.state)
         work.check(f"{name}: halted is {case.reason or 'nothing'}", ok=halted == case.reason)
+        code = run.bed.exit_code(run.at)
+        work.check(f"{name}: the job's exit code is {code}", ok=(code == HALTED_EXIT) is bool(case.reason))
     wanted = " or ".join(map(str, case.incidents))
     work.check(f"{name}: {wanted} incidents", ok=len(history.incidents) in case.incidents)
     if case.swapped is not None:

@@ -154,6 +154,11 @@ class SlurmBed:
         """One word, as squeue says it."""
         return self.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
 
+    def exit_code(self, job: str) -> int:
+        """Of its batch script, once it is over."""
+        shown = self.run("scontrol", "-o", "show", "job", job)
+        return int(shown.partition(" ExitCode=")[2].partition(":")[0])
+
     def job_nodes(self, job: str) -> list[str]:
         """The nodes that the job holds now."""
         short = self.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%N").strip()
