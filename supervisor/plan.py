@@ -34,6 +34,8 @@ AGENTS_WAIT_S = 15.0
 """So long a new controller launches nothing while a node of the plan has no agent (what no agent hears is lost to the ledger),
 and refuses no node for having none.
 """
+LISTED_S = 10.0
+"""So long the cluster may list a step whose ranks have all told that they ended well: it sees to what they leave."""
 NOTHING_DONE = Counters(0, 0, 0, 0, None)
 
 
@@ -108,6 +110,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps += _questions(history, view, now)
     steps += _next_job(history, view, now)
     steps += _launch_again(history, view)
+    steps += _end_rest(history, view, now)
     steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
@@ -183,6 +186,15 @@ def held_until(history: History, rules: Rules) -> float:
     if history.halted is None:
         return inf
     return history.halted.at + (0.0 if history.stop_asked else rules.hold_s)
+
+
+def _end_rest(history: History, view: View, now: float) -> list[Action]:
+    """All ranks have ended well, and the cluster still lists their step, as when a slurmstepd of it is gone."""
+    attempt, at = history.attempt, history.decided_at
+    if attempt is None or attempt.closed_at is not None or not isinstance(history.decision, Finish) or at is None:
+        return []
+    late = attempt.number in view.steps_running and now - at >= LISTED_S
+    return [actions.Stop(attempt.number)] if late else []
 
 
 def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Action]:

@@ -179,6 +179,10 @@ class Agents(Protocol):
         """Ask for what the logs say by now, and for stacks."""
         ...
 
+    def end(self, attempt: int) -> None:
+        """Have the agents kill what the cluster's own stop has left of an attempt."""
+        ...
+
     def check(self, node: str, incident: int) -> None:
         """Ask a node's agent for a whole round of checks that begins after this question."""
         ...

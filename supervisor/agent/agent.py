@@ -154,6 +154,8 @@ class Agent:
         if kind == "attempt":
             self._newer(message.get("attempt"))
             self._beat(message.get("clock"))
+        elif kind == "end":
+            self._end(message.get("attempt"))
         elif kind == "check":
             self._health.ask(message.get("incident"))
         elif kind == "capture":
@@ -175,6 +177,12 @@ class Agent:
             self._found.clear()
         self._attempt = self._swept = attempt
         self._start(self._sweep(attempt))
+
+    def _end(self, attempt: object) -> None:
+        """Kill what this attempt has left, too: the cluster could not, as when its own daemon of the step is gone."""
+        if type(attempt) is int and 1 <= attempt <= self._attempt:
+            self._swept = attempt + 1
+            self._start(self._sweep(attempt + 1))
 
     async def _sweep(self, attempt: int) -> None:
         while self._swept == attempt:

@@ -75,6 +75,7 @@ class Hub:
         self._met: set[str] = set()
         self._all: set[Connection] = set()
         self._gone: dict[str, int] = {}
+        self._ending = 0  # up to here attempts are to be ended, the newest one too
         self._checked: dict[str, Checked] = {}
         self._epoch = 0
         self._attempt = 0
@@ -200,6 +201,11 @@ class Hub:
     def watch(self, attempt: int, logs: Iterable[str]) -> None:
         """Have every agent read these files too (absolute paths)."""
         self._tell({"type": "watch", "epoch": self._epoch, "attempt": attempt, "logs": list(logs)})
+
+    def end(self, attempt: int) -> None:
+        """Have every agent kill what an attempt has left, and say when nothing is (`gone`)."""
+        self._ending = max(self._ending, attempt)
+        self._tell({"type": "end", "epoch": self._epoch, "attempt": attempt})
 
     def over(self) -> None:
         """Tell the agents that the run is over; they end."""
@@ -370,8 +376,8 @@ class Hub:
 
     def _is_gone(self, connection: Connection, raw: Raw) -> None:
         attempt = messages.count(raw.get("attempt"))
-        if attempt is None or attempt >= max(1, self._attempt):
-            self.ignored()  # nothing of the newest attempt can be said to be gone: it may be starting
+        if attempt is None or attempt > max(0, self._attempt - 1, self._ending):
+            self.ignored()  # nothing of an attempt that is not to be ended can be said to be gone: it may be starting
             return
         self._gone[connection.node] = max(self._gone.get(connection.node, 0), attempt)
         self.changes += 1

@@ -308,7 +308,7 @@ class World:
             shown.add(number)
             # With a lost node in a step the cluster names the others until it drops that one, which may take minutes.
             on = row.running_on - ended[1] if row.whole and number == ended[0] else row.running_on
-            if any(n in nodes and nodes[n].state is not NodeState.SILENT for n in on):
+            if any(n in nodes and _may_run(nodes[n], number) for n in on):
                 running.add(number)
         return frozenset(running), shown
 
@@ -331,6 +331,13 @@ class World:
         """Attempts that carry a mark; older ones than the newest three no longer matter."""
         recent = [a.number for a in history.attempts[-3:]]
         return frozenset(n for n in recent if self._files.marked(n, name))
+
+
+def _may_run(node: NodeView, attempt: int) -> bool:
+    """Can the node be reached, and has its agent not said that nothing of the attempt is left? Slurm names a node whose
+    slurmstepd is gone for good.
+    """
+    return node.state is not NodeState.SILENT and not (node.agent and node.old_ranks_gone >= attempt)
 
 
 def _job(seen: Job | None) -> JobView | None:

@@ -107,6 +107,8 @@ class Effects:
                 epoch = next(a.epoch for a in history.attempts if a.number == action.attempt)
                 name = _step_name(ports.settings.run.name, action.attempt, epoch)
                 self._work(action, "cluster", lambda: ports.cluster.stop(name, ports.epoch))
+                if history.intents[actions.key(action)].tries > 1:
+                    ports.agents.end(action.attempt)  # what has no slurmstepd any more, Slurm itself can't end
             case actions.Begin():
                 self._work(action, "store", lambda: [ports.store.begin(c) for c in action.checkpoints])
             case actions.Seal():

@@ -310,6 +310,29 @@ def test_without_a_node_or_a_directory_it_says_so(run_dir):
     assert b"RELIGHT_NODE" in done.stderr
 
 
+def test_what_the_cluster_can_not_end_is_ended_on_request(run_dir, agents, children):
+    """The newest attempt's ranks go on, until somebody asks; an attempt that is not known yet is not ended ahead."""
+    place(run_dir, 2)
+    rank = children(env={"RELIGHT_RUN_DIR": run_dir, "RELIGHT_ATTEMPT": "2", "RELIGHT_NODE": "n000"})
+
+    def gone(controller):
+        return controller.hub.connected().get("n000", SimpleNamespace(gone_attempt=0)).gone_attempt
+
+    async def scene():
+        async with Controller(run_dir, attempt=2) as controller:
+            agents()
+            await controller.until(lambda: gone(controller) == 1)
+            controller.hub.end(3)
+            controller.hub.capture(1, 2, 1.0, stacks=False)  # heard after it
+            await controller.until(lambda: controller.hub.capture_state().done)
+            assert rank.poll() is None
+            controller.hub.end(2)
+            await controller.until(lambda: gone(controller) == 2)
+
+    asyncio.run(scene())
+    assert rank.wait(DEADLINE_S) == -signal.SIGKILL
+
+
 def test_older_ranks_are_killed_and_only_they(run_dir, agents, children):
     place(run_dir, 1)
     place(run_dir, 2)

@@ -99,3 +99,24 @@ def test_of_a_step_that_is_told_as_a_whole_the_ends_of_ranks_count(whole, ended,
     history = replace(scene.history, attempts=(replace(scene.history.attempts[0], slots=slots),))
     done = SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
     assert (1 in world.view(history, 2.0, done).steps_running) is running
+
+
+@pytest.mark.parametrize(("agent", "gone", "running"), [(True, 1, False), (True, 0, True), (False, 1, True)])
+def test_where_an_agent_has_seen_the_last_of_an_attempt_nothing_of_it_runs(agent, gone, running):
+    """Slurm lists a node whose slurmstepd is gone for good; an agent that is away says nothing of now."""
+    row = StepRow("run.a0001.e1", running=True, running_on=frozenset(NAMES[:1]), known_on=frozenset(NAMES[:1]))
+    ports = Ports()
+    told = ports.read().nodes
+    ports.read = lambda: ClusterView(nodes=told, steps={row.name: row})
+    seen = SimpleNamespace(
+        told=agent, last_beat=1.0, gone_attempt=gone, unhealthy=(), unchecked=(), checked=None, since=0.0
+    )
+    ports.connected = lambda: {NAMES[0]: seen}
+    ports.progress = lambda number, _now: AttemptView(number, running=True)
+    ports.has_exits = lambda _number: True
+    world = World(ports, ports, ports, ports, Layout(1, 1, 1, 1))
+    world.refresh_cluster(1.0)
+    scene = training()
+    history = replace(scene.history, attempts=(replace(scene.history.attempts[0], slots=NAMES[:1]),))
+    done = SimpleNamespace(capture=None, failures={}, delays={}, at_work=frozenset(), released=False)
+    assert (1 in world.view(history, 2.0, done).steps_running) is running

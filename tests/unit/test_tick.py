@@ -56,6 +56,7 @@ from supervisor.journal.entries import (
     StopAsked,
     Withdrawn,
 )
+from supervisor.plan import LISTED_S
 from supervisor.tick import tick
 
 
@@ -875,3 +876,19 @@ def test_a_plan_from_nothing_is_withdrawn_when_a_save_is_completed() -> None:
     assert scene.history.decision_digest != before
     assert isinstance(turn.decision, Halt)
     assert "saved after the loss of step 45 was not finite" in turn.decision.seen
+
+
+def test_a_step_that_the_cluster_lists_though_all_ranks_have_ended_well_is_ended() -> None:
+    scene = training()
+    scene.finish_ranks()
+    scene.view = replace(scene.view, steps_running=frozenset({1}))
+    scene.obeys = lambda action: not isinstance(action, actions.Stop)
+    scene.settle()
+    assert actions.Stop(1) not in scene.done
+    scene.wait(LISTED_S)
+    scene.settle()
+    assert actions.Stop(1) in scene.done
+    scene.view = replace(scene.view, steps_running=frozenset())
+    scene.settle()
+    assert scene.history.ended == "finished"
+    assert scene.history.incidents == ()
