@@ -270,7 +270,7 @@ def leave(s: Situation) -> Decision | None:
     attempt = s.history.attempt
     if attempt is None or attempt.closed_at is not None or s.history.incident or s.history.stop_asked:
         return None
-    found = leaving.why_leave(s.history, s.view, s.layout.slots_needed, s.rules, s.now)
+    found = leaving.why_leave(s.history, s.view, s.rules, s.now)
     if found is None:
         return None
     if found.acts:

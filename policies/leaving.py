@@ -43,7 +43,7 @@ def ends_soon(job: JobView | None, history: History, rules: Rules, now: float) -
     return now >= job.ends_at - max(rules.job.leave_s, 2 * slowest)
 
 
-def why_leave(history: History, view: View, slots_needed: int, rules: Rules, now: float) -> Leave | None:
+def why_leave(history: History, view: View, rules: Rules, now: float) -> Leave | None:
     """What a running attempt should leave its job for; None while nothing is."""
     job, attempt = view.job, history.attempt
     if job is None or job.phase is not JobPhase.RUNNING or attempt is None or view.nodes is UNKNOWN:
@@ -51,7 +51,7 @@ def why_leave(history: History, view: View, slots_needed: int, rules: Rules, now
     auto = history.mode == "auto"
     found = _for_the_end(job, history, rules, now, auto=auto)
     found = found or _for_a_drain(job, attempt, view.nodes, history.barred(now), auto=auto)
-    return found or _for_spares(job, attempt, view.nodes, history.barred(now), slots_needed, rules, auto=auto)
+    return found or _for_spares(history, attempt, view.nodes, rules, now, acts=auto and job.can_follow)
 
 
 def _for_the_end(job: JobView, history: History, rules: Rules, now: float, *, auto: bool) -> Leave | None:
@@ -87,29 +87,23 @@ def _for_a_drain(
 
 
 def _for_spares(
-    job: JobView,
-    attempt: Attempt,
-    nodes: Mapping[str, NodeView],
-    barred: Collection[str],
-    slots_needed: int,
-    rules: Rules,
-    *,
-    auto: bool,
+    history: History, attempt: Attempt, nodes: Mapping[str, NodeView], rules: Rules, now: float, *, acts: bool
 ) -> Leave | None:
-    low = min(rules.spares.low, len(nodes) - slots_needed)
-    hot = sum(1 for n in nodes.values() if spares.why_not(n, attempt.slots, barred) is None)
-    coming = sum(1 for n in nodes.values() if n.name not in (*attempt.slots, *barred) and _may_come(n))
-    if low <= 0 or hot + coming >= low:
+    """Spares that this job has lost; what it was given as lost already would be given again."""
+    since = history.job.at if history.job else 0.0
+    fresh = {b.node for b in history.bars if b.at >= since}
+    spare = [n for n in nodes.values() if n.name not in attempt.slots and n.name not in history.barred(now) - fresh]
+    left = len(spare) - sum(1 for n in spare if n.name in fresh or _is_lost(n))
+    if left >= min(rules.spares.low, len(spare)):
         return None
-    text = f"{hot} hot spare{'' if hot == 1 else 's'} left, {rules.spares.low} wanted (spares.low)"
-    acts = auto and job.can_follow
+    text = f"{left} hot spare{'' if left == 1 else 's'} left, {rules.spares.low} wanted (spares.low)"
     return Leave(Reason.PLANNED_STOP if acts else Reason.SPARES_LOW, text, "next-job", acts=acts)
 
 
-def _may_come(node: NodeView) -> bool:
-    """A spare that is up and only has no agent yet, or that the cluster has not heard of yet: not lost so far."""
-    awaited = node.state is NodeState.UNKNOWN or (node.state is NodeState.UP and not node.agent)
-    return awaited and not node.drained_by_other
+def _is_lost(node: NodeView) -> bool:
+    """Not: a spare whose agent or checks are awaited, or that the cluster has not heard of yet."""
+    gone = node.state in {NodeState.DOWN, NodeState.SILENT}
+    return gone or node.drained_by_other or bool(node.unhealthy)
 
 
 def is_late(wish: StopWish, shown: AttemptView | None, job: JobView | None, rules: Rules, now: float) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, nodes, save, training
 
 from policies.facts import (
+    Bar,
     Continue,
     FaultClass,
     Halt,
@@ -194,10 +195,22 @@ def test_spent_spares_are_made_up_for_where_the_profile_says_so(low: int, leaves
     assert (told.reason is Reason.SPARES_LOW) is leaves
 
 
-def test_a_spare_whose_agent_is_only_late_is_not_spent() -> None:
+def test_a_spare_whose_agent_or_checks_are_only_late_is_not_spent() -> None:
     scene = in_job(AUTO.model_copy(update={"spares": SpareRules(low=1)}))
-    scene.node("n3", agent=False)
+    scene.node("n3", agent=False, checked_at=None)
     assert isinstance(decided(scene), Continue)
+    scene.node("n3", agent=True, unhealthy=("disk",))
+    assert isinstance(decided(scene), PlannedStop)
+
+
+def test_a_spare_that_was_barred_in_an_earlier_job_is_not_left_for() -> None:
+    """Else the run would go from job to job, and get it again each time."""
+    scene = in_job(AUTO.model_copy(update={"spares": SpareRules(low=1)}))
+    assert scene.history.job is not None
+    for at, leaves in ((scene.history.job.at - 1, False), (scene.history.job.at + 1, True)):
+        one = in_job(AUTO.model_copy(update={"spares": SpareRules(low=1)}))
+        one.history = replace(one.history, bars=(Bar("n3", at, 1, Reason.NODE_LOST),))
+        assert isinstance(decided(one), PlannedStop) is leaves
 
 
 def test_with_no_node_for_a_slot_the_next_job_is_the_way_on_once() -> None:
