@@ -175,13 +175,6 @@ def test_a_step_runs_until_its_leftovers_are_gone(world, leaves):
     assert world.tasks("n000")[0].code == 0  # how it ended is not how its leftovers ended
 
 
-def test_a_kill_that_overtakes_the_launch_holds(world):
-    world.cluster.stop("demo.a0001.e1", 1)
-    world.cluster.launch(world.spec())
-    assert world.cluster.probe("n000", WAIT_S)
-    assert not world.tasks("n000")
-
-
 def test_a_release_ends_what_a_task_has_left_in_a_session_of_its_own(world):
     text = "import os,time\nchild = os.fork()\nif child == 0: os.setsid(); print(os.getpid(), flush=True)\ntime.sleep(1000)"
     world.run(python(text), hosts=("n000",))
@@ -388,17 +381,6 @@ def test_a_pid_that_is_used_again_is_not_the_node(world):
     path.write_text(json.dumps(document))
     assert condition(world.view(), "n000") is NodeCondition.DOWN
     world.cluster.release(1)  # must not touch us, nor anybody in our session
-
-
-def test_a_bar_is_a_note_that_only_its_key_lifts(world):
-    note = Path(world.run_dir, "nodes/n000/bar.json")
-    world.cluster.bar("n000", "relight-1")
-    world.cluster.bar("n000", "relight-2")
-    world.cluster.unbar("n000", "relight-2")
-    assert json.loads(note.read_text())["key"] == "relight-1"
-    world.cluster.unbar("n000", "relight-1")
-    assert not note.exists()
-    assert condition(world.view(), "n000") is NodeCondition.UP
 
 
 def test_an_unknown_host_and_a_bad_name_are_refused(world):
