@@ -272,7 +272,8 @@ class HaltStays(Promise):
         if isinstance(entry, HaltedEntry):
             self._halted = True
         elif isinstance(entry, Resumed):
-            if self._halted and not any(r.what == "resume" and r.why for r in case.world.desk.filed):
+            filed = case.world.desk.filed
+            if self._halted and not any((r.what == "resume" and r.why) or r.next_job for r in filed):
                 case.broken(self, "the halt was lifted, and nobody had asked for it")
             self._halted = False
         elif (
@@ -431,14 +432,56 @@ class Rights(Promise):
             if not any(r.what == "approve" and r.digest and entry.digest.startswith(r.digest) for r in filed):
                 case.broken(self, f"plan {entry.digest[:6]} counts as approved, and nobody has approved it")
         wanted = _asked_for(entry)
-        if wanted is not None and not any(r.what == wanted for r in filed):
-            case.broken(self, f"the journal has a {wanted}, and nobody has asked for it")
+        if wanted and not any(r.what in wanted for r in filed) and not _job_asks(case, entry):
+            case.broken(self, f"the journal has a {wanted[0]}, and nobody has asked for it")
         launch = _new_launch(case, stamped)
         if launch is None or launch.incident is None or case.world.given.rules.mode == "auto":
             return
         decision = case.history.decision
         if not isinstance(decision, Recover) or case.history.decision_digest not in self._approved:
             case.broken(self, f"attempt {launch.attempt} was launched, and nobody had approved its plan")
+
+
+class OneJob(Promise):
+    """Truth: in which start of the job something was asked for, and whether it ran."""
+
+    number = 13
+    title = "launches only while the job runs; its next one is asked for once, when the run has left it"
+
+    def __init__(self) -> None:
+        self._outside = 0
+        self._rows = 0
+        self._intended: set[str] = set()
+        self._asked: set[str] = set()
+
+    def entry(self, case: Checkers, stamped: Stamped) -> None:
+        """Does it say that it leaves, before it asks for another job?"""
+        entry = stamped.entry
+        if not (isinstance(entry, Intended) and isinstance(entry.action, actions.NextJob)):
+            return
+        self._intended.add(entry.action.start)
+        attempt = case.history.attempt
+        if case.history.ended != "next-job" or (attempt is not None and attempt.closed_at is None):
+            case.broken(self, f"{actions.key(entry.action)} is asked for, and the run has not left its job")
+
+    def looked(self, case: Checkers) -> None:
+        """What has reached the cluster."""
+        cluster = case.world.cluster
+        for _, name in cluster.asked.outside[self._outside :]:
+            case.broken(self, f"{name} was to be launched, and the job had long shown that it does not run")
+        self._outside = len(cluster.asked.outside)
+        rows = cluster.job.log.rows if cluster.job else []
+        for _, what, start in rows[self._rows :]:
+            if what == "asked":
+                self._judge(case, start)
+        self._rows = len(rows)
+
+    def _judge(self, case: Checkers, start: str) -> None:
+        if start not in self._intended:
+            case.broken(self, f"another job was asked for after the one of {start}, and no intent says so")
+        if start in self._asked:
+            case.broken(self, f"the job of {start} was followed twice")
+        self._asked.add(start)
 
 
 PROMISES: tuple[type[Promise], ...] = (
@@ -455,6 +498,7 @@ PROMISES: tuple[type[Promise], ...] = (
     OthersDrains,
     LastGood,
     Rights,
+    OneJob,
 )
 
 
@@ -542,18 +586,28 @@ def _is_later(new: Diagnosis, old: Diagnosis) -> bool:
     return bool(walls[1]) and min(walls[0]) > min(f.wall + f.offset_bound for f in old.first if f.wall is not None)
 
 
-def _asked_for(entry: Entry) -> str | None:
-    """The request that must be behind an entry; None for those that need none."""
+def _asked_for(entry: Entry) -> tuple[str, ...]:
+    """The request, one of these, that must be behind an entry; empty for those that need none."""
     match entry:
         case Chosen():
-            return "choose"
+            return ("choose",)
         case Refused():
-            return "refuse"
+            return ("refuse",)
         case Resumed():
-            return "resume"
+            return ("resume", "stop")
         case StopAsked():
-            return "stop"
+            return ("stop",)
         case HaltedEntry(reason=Reason.PERSON_HALTED):
-            return "halt"
+            return ("halt",)
         case _:
-            return None
+            return ()
+
+
+def _job_asks(case: Checkers, entry: Entry) -> bool:
+    """Truth: is the job over, or does it end soon, or may automation leave it? Only the last makes another job follow."""
+    job = case.world.cluster.job
+    if not isinstance(entry, StopAsked) or job is None or entry.who not in {"relight", "slurm"}:
+        return False
+    if case.world.given.rules.mode == "auto":
+        return True
+    return entry.then == "end" and (job.is_near or not job.runs)

@@ -13,10 +13,11 @@ from typing import Any, Final
 from policies.layout import Layout
 from supervisor.bench.checkers import Checkers
 from supervisor.bench.simulate import Outcome, run_guarded
-from supervisor.bench.world.cluster import Delays, Power
+from supervisor.bench.world.cluster import Delays
 from supervisor.bench.world.desk import Person
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Curse, Job
+from supervisor.bench.world.machines import Power
 from supervisor.bench.world.points import Points
 from supervisor.bench.world.store import SAVE_BYTES
 from supervisor.bench.world.timeline import clock

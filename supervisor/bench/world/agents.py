@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from supervisor.agent.board import Board
-from supervisor.bench.world.cluster import Node, Power
+from supervisor.bench.world.machines import Node, Power
 from supervisor.bench.world.timeline import Timeline
 from supervisor.evidence.scan import Match, scan
 from supervisor.observe.connection import Connection

@@ -1,4 +1,4 @@
-"""The machines, and the cluster that shows and touches them: late, sometimes not at all."""
+"""The cluster that shows the machines and touches them: late, sometimes not at all."""
 
 from __future__ import annotations
 
@@ -6,41 +6,17 @@ import errno
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
+from supervisor.bench.world.allocation import SimJob
+from supervisor.bench.world.machines import Node, Power
 from supervisor.bench.world.timeline import Timeline
 
 _AGENT = re.compile(r"\.agents?\.(?:[^.]+\.)?e\d+\.\d+\Z")
 _ATTEMPT = re.compile(r"\.a(\d{4,})\.e\d+\Z")
-
-
-class Power(StrEnum):
-    """What a machine really does."""
-
-    UP = "up"
-    FROZEN = "frozen"
-    DEAD = "dead"
-
-
-@dataclass(slots=True)
-class Node:
-    """One machine. `skew_s`: its wall clock minus the true time. `condition` is what the cluster shows."""
-
-    name: str
-    switch: str
-    skew_s: float = 0.0
-    power: Power = Power.UP
-    condition: NodeCondition = NodeCondition.UP
-    drained_by: str = ""
-    reason: str = ""
-    bad: bool = False  # ranks that start on it die
-    hurt: bool = False  # something has happened to it, ever
-    epoch: int = 0  # the newest controller that it has heard of
-    agent: bool = False  # an agent runs on it
-    fault: str = ""  # what is wrong with it; its agent finds that only when it looks anew
-    hangs: bool = False  # a look at it never ends
+SEEN_S = 5.0
+"""Whoever looks at the cluster has seen by then that the job does not run, and what was asked for before has been asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +49,13 @@ class Processes(Protocol):
 
 @dataclass(slots=True)
 class Asked:
-    """Requests that reached the cluster, for those who check. `taken`: (when, kind, name)."""
+    """Requests that reached the cluster, for those who check. `taken`: (when, kind, name).
+
+    `outside`: launches that were asked for though the job had shown for a while that it does not run.
+    """
 
     taken: list[tuple[float, str, str]] = field(default_factory=list)
+    outside: list[tuple[float, str]] = field(default_factory=list)
 
 
 class SimCluster:
@@ -98,6 +78,7 @@ class SimCluster:
         self.late: dict[str, float] = {}  # kind of request -> seconds that each takes longer
         self.asked = Asked()
         self.released = False
+        self.job: SimJob | None = None  # what holds the nodes; None: nothing does, they are ours
         self.may_drain = True
         self.refused = ""  # as a controller that dies forgets it
         self.steps: dict[str, frozenset[str]] = {}  # as shown
@@ -107,6 +88,7 @@ class SimCluster:
         self._changed = changed
         self._taken: dict[str, set[str]] = {}  # step -> the nodes that have heard of it
         self._killed: set[str] = set()
+        self._start_of: dict[str, str] = {}  # step -> the start of the job in which it arrived
         self._view: ClusterView | None = None
 
     # --- the port ---------------------------------------------------------------------------------------------------
@@ -116,9 +98,10 @@ class SimCluster:
         if self._time.now < self.away_until:
             return Unreadable("slurm_load_jobs: Unable to contact slurm controller")
         if self._view is None:
-            nodes = {n.name: NodeRow(n.name, self._shown(n), n.reason, n.switch) for n in self.nodes.values()}
+            held = self.nodes.values() if self.job is None else [self.nodes[name] for name in self.job.shown]
+            nodes = {n.name: NodeRow(n.name, self._shown(n), n.reason, n.switch) for n in held}
             steps = {name: self._step(name, shown, nodes) for name, shown in self.steps.items()}
-            self._view = ClusterView(nodes, steps, self.refused)
+            self._view = ClusterView(nodes, steps, self.refused, self.job.row() if self.job else None)
         return self._view
 
     def launch(self, spec: LaunchSpec) -> None:
@@ -134,12 +117,13 @@ class SimCluster:
         if delay is None:
             return
         hosts = tuple(dict.fromkeys(spec.hosts))
+        start = self._admitted(spec.name, hosts)
         half = -(-len(hosts) // 2)
-        self._time.after(delay, lambda: self._arrive(spec, hosts[:half]))
+        self._time.after(delay, lambda: self._arrive(spec, hosts[:half], start))
         if hosts[half:]:
             self._passing("launch half told")
             if self._delay("launch-half", 0.0) is not None:
-                self._time.after(delay, lambda: self._arrive(spec, hosts[half:]))
+                self._time.after(delay, lambda: self._arrive(spec, hosts[half:], start))
 
     def stop(self, name: str, epoch: int) -> None:
         """Kill what can be reached; a step that comes later does not start."""
@@ -166,20 +150,32 @@ class SimCluster:
             self.note_change()
 
     def probe(self, node: str, deadline_s: float) -> bool:  # noqa: ARG002 - the port's signature
-        """Does it answer?"""
-        return self.nodes[node].power is Power.UP
+        """Does it answer? In a job that does not run nobody is let onto a node."""
+        return self.nodes[node].power is Power.UP and (self.job is None or self.job.runs)
 
     def address(self, node: str) -> str:
         """A node is reached by its name."""
         return node
 
     def next_job(self, exclude: Sequence[str], epoch: int) -> None:
-        """There are no jobs here."""
-        raise OSError(errno.EOPNOTSUPP, f"no job can follow, epoch {epoch}, without {list(exclude)}")
+        """Have the job requeued, without these nodes; where there is none, none follows."""
+        job = self.job
+        if job is None:
+            raise OSError(errno.EOPNOTSUPP, f"no job can follow, epoch {epoch}, without {list(exclude)}")
+        delay = self._delay("next-job", self.delays.stop_s)
+        if self._time.now < job.refuses_until:
+            raise OSError("scontrol requeue: Requested operation is presently disabled")
+        if job.phase == "ending":
+            raise OSError(f"job {job.id} was requeued and is not pending: it is {job.word}")
+        start = job.start
+        if delay is not None:
+            self._time.after(delay, lambda: job.ask_next(start, exclude))
 
     def release(self, epoch: int) -> None:  # noqa: ARG002 - the port's signature
-        """The run is over."""
+        """The run is over, and its job with it."""
         self.released = True
+        if self.job is not None:
+            self.job.end("CANCELLED")
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Slurm gives no hints; it is looked at again and again."""
@@ -196,6 +192,12 @@ class SimCluster:
         """A step will show on these nodes, after the lag; on none: it has ended."""
         self._time.after(self.delays.show_s, lambda: self._show(name, on))
 
+    def job_changed(self) -> None:
+        """The job is in another phase; with the nodes of a start its steps are gone."""
+        if self.job is not None and self.job.phase in {"waiting", "ended"}:
+            self.steps.clear()
+        self.note_change()
+
     def condition(self, node: str, condition: NodeCondition) -> None:
         """The cluster has noticed."""
         one = self.nodes[node]
@@ -205,11 +207,12 @@ class SimCluster:
 
     def _step(self, name: str, shown: frozenset[str], nodes: Mapping[str, NodeRow]) -> StepRow:
         """What the cluster has dropped holds nothing."""
-        on = frozenset(node for node in shown if nodes[node].condition is not NodeCondition.DOWN)
+        on = frozenset(node for node in shown if node in nodes and nodes[node].condition is not NodeCondition.DOWN)
         return StepRow(name, bool(on), on, frozenset(self._taken.get(name, shown)))
 
     def _show(self, name: str, on: frozenset[str]) -> None:
-        if on:
+        job = self.job
+        if on and (job is None or (job.phase != "ended" and self._start_of.get(name) == job.start)):
             self.steps[name] = on
         else:
             self.steps.pop(name, None)
@@ -224,9 +227,25 @@ class SimCluster:
             return None
         return usual + self.late.get(kind, 0.0)
 
-    def _arrive(self, spec: LaunchSpec, hosts: tuple[str, ...]) -> None:
-        if spec.name in self._killed:
+    def _admitted(self, name: str, hosts: tuple[str, ...]) -> str:
+        """The start of the job in which a launch is asked for. Raises OSError when it can't be launched there."""
+        job = self.job
+        if job is None:
+            return ""
+        if not job.runs:
+            if self._time.now - max(job.since, self.away_until) > SEEN_S:
+                self.asked.outside.append((self._time.now, name))
+            raise OSError(f"job {job.id} is {job.word}")
+        gone = sorted(set(hosts) - (set(job.names) - job.left))
+        if gone:
+            raise OSError(f"job {job.id} is {job.word}, without {', '.join(gone)}")
+        return job.start
+
+    def _arrive(self, spec: LaunchSpec, hosts: tuple[str, ...], start: str) -> None:
+        job = self.job
+        if spec.name in self._killed or (job is not None and (job.start != start or not job.runs)):
             return
+        self._start_of.setdefault(spec.name, start)
         if spec.name not in self._taken:
             self.asked.taken.append((self._time.now, "launch", spec.name))
         taken = self._taken.setdefault(spec.name, set())
@@ -255,6 +274,10 @@ class SimCluster:
         return True
 
     def _shown(self, node: Node) -> NodeCondition:
+        seen = self._own(node)
+        return seen if self.job is None else self.job.condition(node.name, seen)
+
+    def _own(self, node: Node) -> NodeCondition:
         if self._time.now < self.unheard_until:
             return NodeCondition.UNKNOWN
         if node.condition is NodeCondition.UP and node.drained_by not in {"", "relight"}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from policies.facts import Decision, History, View
 from supervisor.bench.world.timeline import Timeline
@@ -93,10 +94,9 @@ class SimDesk:
             return  # another plan, another notice
         self.file("approve", digest=seen)
 
-    def file(self, what: What, *, digest: str = "", why: str = "", keep_nodes: tuple[str, ...] = ()) -> None:
-        """File a request."""
-        name, now = self.person.name, self.time.now
-        self._file(Request(self._id(), what, name, now, digest=digest, why=why, keep_nodes=keep_nodes))
+    def file(self, what: What, **more: Any) -> None:
+        """File a request; `more`: other fields of it."""
+        self._file(Request(self._id(), what, self.person.name, self.time.now, **more))
 
     def _file(self, request: Request) -> None:
         self.waiting.append(request)

@@ -7,6 +7,7 @@ from typing import Any
 
 from policies.layout import Layout
 from policies.rules import Rules
+from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.cluster import Delays
 from supervisor.bench.world.desk import Person
 from supervisor.bench.world.job import Job
@@ -36,6 +37,7 @@ class Given:
     spares: int = 2
     start: str = "09:00"
     job: Job = field(default_factory=Job)
+    allocation: Allocation | None = None  # a Slurm job holds the nodes, and the controller watches from outside of it
     rules: Rules = field(default_factory=profile)
     delays: Delays = field(default_factory=Delays)
     person: Person = field(default_factory=Person)
@@ -65,6 +67,12 @@ class Given:
     def node_names(self) -> tuple[str, ...]:
         """Slots first, then spares."""
         return tuple(f"n{number:04d}" for number in range(self.layout.slots_needed + self.spares))
+
+    @property
+    def machine_names(self) -> tuple[str, ...]:
+        """Those that a next job may get too."""
+        pool = self.allocation.pool if self.allocation else 0
+        return tuple(f"n{number:04d}" for number in range(len(self.node_names) + pool))
 
     def but(self, **changes: Any) -> Given:
         """The same but for this."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,10 @@ from policies.facts import Counters, Phase
 from policies.layout import Layout
 from slurm.cluster import LaunchSpec
 from supervisor.bench.world.agents import Agent
-from supervisor.bench.world.cluster import Node, Power, SimCluster
+from supervisor.bench.world.cluster import SimCluster
 from supervisor.bench.world.files import SimFiles
 from supervisor.bench.world.job import Curse, Job, loss_of
+from supervisor.bench.world.machines import Node, Power
 from supervisor.bench.world.store import Save, SimStore, digest_of, next_batch
 from supervisor.bench.world.timeline import Moment, Timeline
 
@@ -154,6 +155,16 @@ class Training:
             if one.number < attempt and one.alive.get(node):
                 self._halt(one)
                 self._end(one, node, signal=9)
+
+    def taken_away(self, nodes: Collection[str]) -> None:
+        """The job ends: SIGTERM to every rank on these machines, and the rest goes with it."""
+        for one in self.attempts.values():
+            here = [name for name in one.alive if name in nodes]
+            if here:
+                self._halt(one)
+                one.over = True
+            for name in here:
+                self._end(one, name, signal=15)
 
     def start_agent(self, node: str) -> None:
         """The cluster starts an agent."""

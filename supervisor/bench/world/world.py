@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 
 from policies.facts import History
 from slurm.cluster import Cluster, LaunchSpec, NodeCondition
 from supervisor.bench.world.agents import Agent
+from supervisor.bench.world.allocation import SimJob
 from supervisor.bench.world.archive import SimArchive
-from supervisor.bench.world.cluster import Node, Power, SimCluster
+from supervisor.bench.world.cluster import SimCluster
 from supervisor.bench.world.desk import SimDesk
 from supervisor.bench.world.files import SimFiles
 from supervisor.bench.world.given import Given
+from supervisor.bench.world.machines import Node, Power
 from supervisor.bench.world.points import Points
 from supervisor.bench.world.shell import Life, SimEffects, Witness
 from supervisor.bench.world.store import SimStore
@@ -28,6 +30,8 @@ from supervisor.ports import Archive, Desk, Log, Store
 from supervisor.rundir import RunDir
 
 SWITCH_NODES = 32
+SOON = 1.25
+"""A job's end counts as near from so many times the longest notice on that the profile gives."""
 
 
 class Watch:
@@ -97,7 +101,7 @@ class SimWorld:
         self.run = RunDir("/nonexistent/run")
         nodes = tuple(
             Node(name, f"s{index // SWITCH_NODES}", round(self.rng.uniform(-given.skew_s, given.skew_s), 3))
-            for index, name in enumerate(given.node_names)
+            for index, name in enumerate(given.machine_names)
         )
         self.cluster = SimCluster(self.time, nodes, given.delays, self.points.passing, lambda: self._changed("cluster"))
         self.store = SimStore(
@@ -118,11 +122,18 @@ class SimWorld:
         self.agents = {node.name: Agent(node, self.time, self.training) for node in nodes}
         self.training.agents = self.agents
         self.cluster.processes = self
+        self._owed: set[str] = set()  # machines that stood still when their job was taken from them
         self.desk = SimDesk(self.time, self.rng, given.person, lambda: self._wake_after(0.5))
         self.drains: dict[str, tuple[str, str, float]] = {}  # node -> who, reason, when
         self.lives: list[Life] = []
         self.code: int | None = None
         self._lives_begun = 0
+        if given.allocation is not None:
+            rules, machines, changed = given.rules.job, self.cluster.nodes, self.cluster.job_changed
+            near_s = SOON * max(rules.told_s, rules.leave_s)
+            self.cluster.job = SimJob(
+                self.time, given.allocation, machines, given.node_names, changed, self.take_away, near_s
+            )
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +196,8 @@ class SimWorld:
     def is_calm(self, attempt: int) -> bool:
         """Does this attempt go on by itself, with no save on its way?"""
         one = self.training.newest
-        return self.given.jumps and one is not None and one.number == attempt and one.moving and not one.saving
+        calm = self.given.jumps and one is not None and one.number == attempt and one.moving and not one.saving
+        return calm and not (self.cluster.job is not None and self.cluster.job.is_near)
 
     def work_s(self, kind: str) -> float:
         """How long an effect's work takes, seconds."""
@@ -205,6 +217,15 @@ class SimWorld:
     def launch(self, attempt: int, spec: LaunchSpec, on: frozenset[str]) -> None:
         """The cluster has started ranks of an attempt."""
         self.training.launch(attempt, spec, on)
+
+    def take_away(self, nodes: Collection[str]) -> None:
+        """The job ends: all that runs on these machines does. What stands still ends when it goes on."""
+        here = {name for name in nodes if self.cluster.nodes[name].power is not Power.FROZEN}
+        self._owed |= {*nodes} - here
+        self.training.taken_away(here)
+        for name in sorted(here):
+            self.cluster.nodes[name].agent = False
+            self.agents[name].die()
 
     def kill(self, attempt: int, node: str) -> None:
         """The cluster ends ranks."""
@@ -258,6 +279,9 @@ class SimWorld:
         if node.power is Power.FROZEN:
             node.power = Power.UP
             self.time.after(1.0, lambda: self._notice(name, Power.UP, NodeCondition.UP))
+            if name in self._owed:
+                self._owed.discard(name)
+                self.take_away((name,))
             self.training.node_thaws(name)
             self.agents[name].thaw()
             self._moved()
@@ -293,6 +317,8 @@ class SimWorld:
 
     def _notice(self, name: str, power: Power, condition: NodeCondition) -> None:
         if self.cluster.nodes[name].power is power:
+            if condition is NodeCondition.DOWN and self.cluster.job is not None:
+                self.cluster.job.lost(name)
             self.cluster.condition(name, condition)
 
     def kill_controller(self) -> None:
