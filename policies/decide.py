@@ -170,7 +170,7 @@ def question(history: History, rules: Rules, now: float) -> spares.Asked | None:
     incident = history.incident
     if incident is None:
         return None
-    since = max(incident.times.confirmed or 0.0, history.epoch_began_at, history.resumed_at or 0.0)
+    since = max(incident.times.confirmed or 0.0, history.listens_since, history.resumed_at or 0.0)
     return spares.Asked(incident.number, since + rules.node.check_s, rules.node.check_s, now)
 
 
@@ -201,7 +201,7 @@ def start(s: Situation) -> Decision | None:
         return wait
     ready = readiness.ready(nodes, barred)
     up = sum(1 for n in nodes.values() if n.state is NodeState.UP)
-    settled = s.history.epoch_began_at + START_GRACE_S
+    settled = s.history.listens_since + START_GRACE_S
     if len(ready) < up and s.now < settled:
         return Wait(Reason.FIRST_START, settled, f"{up - len(ready)} nodes are not ready yet")
     if attempt is None:
@@ -220,7 +220,7 @@ def start(s: Situation) -> Decision | None:
 def _too_few(s: Situation, missing: int, why: str) -> Decision:
     """Nodes come up one after the other, so they are waited for; then a person is told, for nobody else can help."""
     attempt = s.history.attempt
-    since = max(s.history.epoch_began_at, s.history.resumed_at or 0.0, attempt.closed_at or 0.0 if attempt else 0.0)
+    since = max(s.history.listens_since, s.history.resumed_at or 0.0, attempt.closed_at or 0.0 if attempt else 0.0)
     until = since + s.rules.node.launch_s
     seen = f"{missing} slot{'' if missing == 1 else 's'} without a ready node" + (f": {why}" if why else "")
     if s.now < until:
@@ -387,7 +387,7 @@ def _may_still_answer(
     seconds: no reason to halt.
     """
     times = incident.times
-    since = max(times.stopped or 0.0, times.confirmed or 0.0, s.history.epoch_began_at)
+    since = max(times.stopped or 0.0, times.confirmed or 0.0, s.history.listens_since)
     assert s.view.nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     nodes = s.view.nodes.values()
     waiting = [n for n in nodes if not n.agent and n.name not in slots and n.name not in barred]

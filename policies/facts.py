@@ -691,6 +691,11 @@ class History:
         return self.job is not None and self.job.follows and attempt.intended_at < self.job.at
 
     @property
+    def listens_since(self) -> float:
+        """Since when this controller could hear the nodes that it has: it began then, or their job did (wall seconds)."""
+        return max(self.epoch_began_at, self.job.at if self.job else 0.0)
+
+    @property
     def incident(self) -> Incident | None:
         """The open incident, if there is one."""
         return self.incidents[-1] if self.incidents and not self.incidents[-1].closed else None

@@ -55,7 +55,7 @@ def not_before(request: Request, history: History, view: View) -> float | None:
     if view.nodes is UNKNOWN or view.checkpoints is UNKNOWN:
         return inf
     unheard = [n for n in request.spares if n in view.nodes and not view.nodes[n].agent]
-    return history.epoch_began_at + AGENTS_WAIT_S if unheard else None
+    return history.listens_since + AGENTS_WAIT_S if unheard else None
 
 
 def judge(request: Request, history: History, view: View, now: float) -> Reply:

@@ -110,7 +110,7 @@ def _is_down(history: History) -> bool:
 
 def _unheard(launch: actions.Launch, view: View, history: History, now: float) -> bool:
     """Is a node of the plan still without an agent, as when the nodes were let go after a halt and began anew?"""
-    if view.nodes is UNKNOWN or now >= history.epoch_began_at + AGENTS_WAIT_S:
+    if view.nodes is UNKNOWN or now >= history.listens_since + AGENTS_WAIT_S:
         return False
     found = [view.nodes[name] for name in launch.slots if name in view.nodes]
     return any(node.state is NodeState.UP and not node.agent for node in found)
