@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from supervisor.bench.world.shell import Life
     from supervisor.bench.world.world import SimWorld
 
+LEAVES = 1.5
+"""A run may leave its job so many times `job.leave_s` before the end: earlier where saves are slow."""
 DRAIN_SEEN_S = 5.0
 """So long ago a drain of somebody else must have been set before a newly chosen node may not have it."""
 
@@ -604,10 +606,11 @@ def _asked_for(entry: Entry) -> tuple[str, ...]:
 
 
 def _job_asks(case: Checkers, entry: Entry) -> bool:
-    """Truth: is the job over, or does it end soon, or may automation leave it? Only the last makes another job follow."""
+    """Truth: may automation leave the job? Else is it over, or does it end soon? Then nothing follows by itself."""
     job = case.world.cluster.job
     if not isinstance(entry, StopAsked) or job is None or entry.who not in {"relight", "slurm"}:
         return False
     if case.world.given.rules.mode == "auto":
         return True
-    return entry.then == "end" and (job.is_near or not job.runs)
+    soon = job.ends_at is not None and job.ends_at - case.world.time.now <= LEAVES * case.world.given.rules.job.leave_s
+    return entry.then == "end" and (soon or not job.runs)

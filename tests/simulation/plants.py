@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from policies.facts import CheckpointPhase, Diagnosis, History
+from slurm.cluster import ClusterView, NodeCondition, NodeRow
 from supervisor import actions
 from supervisor.actions import Action
 from supervisor.bench.world.archive import SimArchive
@@ -214,6 +215,48 @@ class Overwrites(Plant):
                 cluster.nodes[node].drained_by, cluster.nodes[node].reason = "relight", key
 
         return Rude()
+
+
+def _greedy(_: SimEffects, action: Action, history: History) -> list[Action]:
+    """13: with each launch another job is asked for."""
+    held = history.job
+    return (
+        [action, actions.NextJob(held.id, held.start, ())] if isinstance(action, actions.Launch) and held else [action]
+    )
+
+
+class AlwaysRunning(Plant):
+    """13: a cluster that shows its job as it was when it ran."""
+
+    def cluster(self, cluster: SimCluster) -> SimCluster:
+        class Proud(SimCluster):
+            def __init__(self) -> None:
+                self.__dict__ = cluster.__dict__
+
+            def read(self):
+                found = cluster.read()
+                if not isinstance(found, ClusterView) or found.job is None:
+                    return found
+                nodes = {name: NodeRow(name, NodeCondition.UP) for name in cluster.job.names}  # type: ignore[union-attr]
+                return replace(found, nodes=nodes, job=replace(found.job, phase="running", start="first"))
+
+        return Proud()
+
+
+class FollowedTwice(Plant):
+    """13: a cluster in which a request for the next job goes through once more."""
+
+    def cluster(self, cluster: SimCluster) -> SimCluster:
+        job = cluster.job
+        assert job is not None
+        ask = job.ask_next
+
+        def again(start: str, exclude: Collection[str]) -> None:
+            ask(start, exclude)
+            job.log.rows.append(job.log.rows[-2])
+
+        job.ask_next = again  # type: ignore[method-assign]
+        return cluster
 
 
 class ApprovesItself(LogPlant):

@@ -17,14 +17,17 @@ from supervisor.bench.words import (
     at,
     drain,
     falls_ill,
+    job_requeued,
     kill_controller,
     late_requests,
     lose,
     newest_copy_rots,
     person,
+    preempted,
     rank_dies,
     store_lost,
 )
+from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.desk import Person
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job
@@ -34,6 +37,7 @@ from supervisor.bench.world.world import Plant
 TABLE = Path(__file__).parents[2] / "docs" / "checkers.md"
 JOB = Job(save_every=30)
 GIVEN = Given(job=JOB)
+HELD = GIVEN.but(allocation=Allocation(waits_s=120))
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,19 @@ PLANTED = (
         "a plan that counts as approved when it is made",
         story(NODE, given=GIVEN.but(rules=profile("approve"), person=Person(answers_s=None))),
         plants.ApprovesItself,
+    ),
+    Planted(13, "a launch in a job that waits", story(at("09:05", job_requeued()), given=HELD), plants.AlwaysRunning),
+    Planted(
+        13,
+        "a request for the next job that goes through twice",
+        story(at("09:05", preempted(120)), given=HELD),
+        plants.FollowedTwice,
+    ),
+    Planted(
+        13,
+        "another job that is asked for with each launch",
+        story(given=HELD),
+        lambda: plants.EffectPlant(plants._greedy),
     ),
 )
 

@@ -306,3 +306,20 @@ def test_a_halted_run_is_not_stopped_and_where_there_is_no_job_none_follows() ->
     assert judge(request, scene.history, scene.view, scene.now).answer.exit == 4
     scene.say(HaltedEntry(Reason.PERSON_HALTED, "li", "", None))
     assert judge(replace(request, next_job=False), scene.history, scene.view, scene.now).answer.exit == 4
+
+
+def test_a_job_that_waited_for_long_gives_its_nodes_the_time_to_get_their_agents() -> None:
+    """The wait for agents is counted from the begin of the job, not from the stop in the one before."""
+    scene = in_job()
+    ends_in(scene, 10)
+    scene.settle()
+    end_ranks(scene)
+    scene.settle()
+    scene.wait(10 * (AUTO.node.launch_s + AUTO.node.gone_s))
+    fresh = {name: replace(one, agent=False, checked_at=None) for name, one in nodes().items()}
+    scene.store(save(40))
+    scene.view = replace(scene.view, job=replace(JOB, start="later"), nodes=fresh)
+    scene.settle()
+    assert scene.history.halted is None
+    assert scene.history.attempt is not None
+    assert scene.history.attempt.number == 2
