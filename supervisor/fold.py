@@ -156,9 +156,12 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
     if isinstance(action, actions.Bar):
         reason = next((i.trouble.reason for i in history.incidents if i.number == action.incident), Reason.NODE_LOST)
         until = None if action.bar_s is None else at + action.bar_s
-        new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes)
+        known = {
+            b.node for b in history.bars if b.incident == action.incident
+        }  # asked again: the cluster did not hear it
+        new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes if n not in known)
         before_it = next((i.barred for i in history.incidents if i.number == action.incident), ())
-        history = _incident(history, action.incident, barred=(*before_it, *action.nodes))
+        history = _incident(history, action.incident, barred=(*before_it, *(b.node for b in new)))
         return replace(history, bars=(*history.bars, *new))
     if isinstance(action, actions.Unbar):
         lifted = (replace(b, lifted_at=at) if _is_bar_of(b, action) else b for b in history.bars)

@@ -91,7 +91,7 @@ def gate(action: Action, decision: Decision, history: History, rules: Rules) -> 
             return Held(f"mode observe: would {action.kind} it", asks=False) if history.mode == "observe" else _YES
         case _ if history.paused:
             return Held("the run is paused", asks=False)
-        case actions.Launch() if actions.key(action) in history.intents:
+        case actions.Launch() | actions.Bar() if actions.key(action) in history.intents:
             return _YES  # it was permitted when its intent was journaled
         case _ if isinstance(decision, Recover) and decision.incident is None:
             return _YES  # the person who started the run asked for it

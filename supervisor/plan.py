@@ -115,6 +115,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
     steps += [actions.Unbar(b.node, b.incident) for b in history.bars if b.returned_at and not b.lifted_at]
+    steps += _bars_again(history)
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: (c.attempt, c.step))
     if waiting:
@@ -139,6 +140,16 @@ def _questions(history: History, view: View, now: float) -> list[Action]:
     able = sorted(n.name for n in free if n.state is NodeState.UP and n.agent and not n.drained_by_other)
     asked = [actions.Check(name, incident.number) for name in able]
     return [one for one in asked if not actions.is_done(one, view)]
+
+
+def _bars_again(history: History) -> list[Action]:
+    """What the cluster was to be told of a bar and may not have heard: it was away, or the controller died as it asked."""
+    back = {b.incident for b in history.bars if b.returned_at is not None}
+    unheard = [i.action for i in history.intents.values() if i.failed or i.epoch != history.epoch]
+    if history.ended is not None:
+        return []
+    bars = [a for a in unheard if isinstance(a, actions.Bar) and a.incident not in back]
+    return [*bars, *(a for a in unheard if isinstance(a, actions.Unbar))]
 
 
 def unanswered(decision: Decision, view: View) -> frozenset[str]:

@@ -161,7 +161,8 @@ def _settled(book: Notebook, view: View) -> None:
     failed, incident = dict(view.failures), book.history.incident
     for name, intent in book.history.intents.items():
         action = intent.action
-        if isinstance(action, actions.Action) and actions.is_done(action, view):
+        told = not isinstance(action, actions.Bar | actions.Unbar) or _is_told(name, intent, view, book.history)
+        if told and isinstance(action, actions.Action) and actions.is_done(action, view):
             book.note(Settled(name, "seen"))
         elif name in failed and not intent.failed:
             book.note(Settled(name, "failed", failed[name]))
@@ -169,6 +170,11 @@ def _settled(book: Notebook, view: View) -> None:
             book.note(Settled(name, "moot"))
         elif isinstance(action, actions.Check) and (incident is None or incident.number != action.incident):
             book.note(Settled(name, "moot"))  # of a node that never answered, and need not any more
+
+
+def _is_told(name: str, intent: Intent, view: View, history: History) -> bool:
+    """Is it known that it went well? The world does not show what the cluster made of a bar: whoever has asked must hear it."""
+    return name not in view.at_work and name not in dict(view.failures) and intent.epoch == history.epoch
 
 
 def _is_moot(intent: Intent, view: View, history: History) -> bool:
