@@ -32,11 +32,23 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How one of `of` tasks ended, as the cluster's launcher says it in `line`. Exactly one of code and signal is set."""
+
+    task: int
+    of: int
+    node: str
+    line: str
+    code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepRow:
     """One launched step. `running_on` are the nodes that still show tasks of it, silent nodes included.
 
     `known_on` are those that have heard of it, whether anything of it is left there or not. Where `whole`, the cluster tells
-    of the step as a whole only: nodes on which it has ended are still among `running_on`.
+    of the step as a whole only: nodes on which it has ended are still among `running_on`. `ends`: tasks that ended badly.
     """
 
     name: str
@@ -44,6 +56,9 @@ class StepRow:
     running_on: frozenset[str]
     known_on: frozenset[str]
     whole: bool = False
+    ends: tuple[TaskEnd, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """What else the launcher has complained of before it was told to stop, the first first, a few lines at most."""
 
 
 @dataclass(frozen=True, slots=True)

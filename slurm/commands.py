@@ -21,11 +21,16 @@ from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepR
 from slurm.jobs import Following, Jobs
 from slurm.parsing import JobRow, ListedStep
 from slurm.reading import Listing, Reader, Source
+from slurm.srun_words import NOTHING, SrunWords, Told
 from slurm.states import Phase, node_condition
 
 ELSEWHERE_S = 60.0
 """A srun that was started on another machine, and whose step is not listed yet, may still be at it for so long: it gives
 up on a dead node after 11 s, on a hung one after 40 s (24.11 and 26.05), and waits 15 s for a slurmctld that comes back."""
+
+JUST_NOW_S = 1.0
+"""A launch that follows a look at once need not wait for another: three commands, 20 to 100 ms. What can have changed since
+can also change while srun starts."""
 
 _PROBE = "relight-probe"
 _NO_SUCH_STEP = "Invalid job id specified"
@@ -73,6 +78,7 @@ class SlurmCommands:
         self._jobs = Jobs(self._run_dir, self._commands, following)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._stopping: set[str] = set()
+        self._words = SrunWords()
         self._daemons: dict[str, tuple[str, int]] = {}  # where the slurmd of a node listens
         self._addresses: dict[str, str] = {}
 
@@ -106,7 +112,7 @@ class SlurmCommands:
         """
         if not self._admit(spec.epoch) or launching.read_claim(self._run_dir, spec.name) is not None:
             return
-        listing = self._listing()
+        listing = self._listing(JUST_NOW_S)
         self._check(spec.hosts, listing)  # first: an order that can't be carried out would spend the name
         with _ORDERING:
             localfiles.write_order(self._run_dir, spec)
@@ -127,6 +133,9 @@ class SlurmCommands:
             return
         claim = launching.forbid(self._run_dir, self._job, name)
         self._stopping.add(name)
+        with suppress(OSError, ValueError):  # what can't be read is no reason not to stop it
+            self._words_of(name)  # the last that is not of the stop
+        self._words.close(name)
         if not claim.started:
             return
         if self._cancel(name):
@@ -216,8 +225,8 @@ class SlurmCommands:
             missing = f", without {', '.join(sorted(gone))}" if gone else ""
             raise OSError(f"job {self._job} is {listing.job.state}{missing}")
 
-    def _listing(self) -> Listing:
-        listing = self._reader.look()
+    def _listing(self, within_s: float) -> Listing:
+        listing = self._reader.look(within_s)
         if isinstance(listing, Unreadable):
             raise OSError(listing.why)
         return listing
@@ -287,7 +296,10 @@ class SlurmCommands:
         if not ended and at_it:
             # srun is about to make the step: what is not listed yet is not gone.
             return StepRow(name, bool(on := self._within(hosts, nodes)), on, hosts)
-        row = self._over[name] = StepRow(name, running=False, running_on=frozenset(), known_on=hosts)
+        told = self._words_of(name)
+        row = self._over[name] = StepRow(
+            name, running=False, running_on=frozenset(), known_on=hosts, ends=told.ends, complaints=told.complaints
+        )
         return row
 
     def _listed(self, name: str, rows: Sequence[ListedStep], nodes: Mapping[str, NodeRow]) -> StepRow:
@@ -299,7 +311,14 @@ class SlurmCommands:
         unwell = any(nodes[host].condition is not NodeCondition.UP for host in hosts if host in nodes)
         if unwell or name in self._stopping:  # a node may be lost long before Slurm says so
             on -= parsing.ended_nodes(launching.said(order.output), order.hosts)
-        return StepRow(name, bool(on), on, hosts, whole=unwell)
+        told = self._words.of(order)
+        return StepRow(name, bool(on), on, hosts, whole=unwell, ends=told.ends, complaints=told.complaints)
+
+    def _words_of(self, name: str) -> Told:
+        try:
+            return self._words.of(localfiles.read_order(self._run_dir, name))
+        except FileNotFoundError:
+            return NOTHING  # forbidden before there was an order
 
     def _within(self, hosts: frozenset[str], nodes: Mapping[str, NodeRow]) -> frozenset[str]:
         """Without the nodes that are lost: what Slurm has dropped holds nothing that can be reached."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from slurm import hostlist
+from slurm.cluster import TaskEnd
 from slurm.states import Phase, phase
 
 JOB_FORMAT: Final = "%A|%T|%S|%N|%B|%r"
@@ -38,11 +39,21 @@ _EXCLUDED = re.compile(r"(?:^| )ExcNodeList=(\S+)")
 _SWITCH = re.compile(r"(?:(?<!\S)SwitchName=(\S+) Level=0|(?<!\S)BlockName=(\S+) BlockIndex=\d+) (?:.* )?Nodes=(\S+)")
 _TASKS = re.compile(
     r"srun: error: ([^\s:]+): tasks? ([\d,-]+): "
-    r"(?:Exited with exit code \d+|Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception"
+    r"(Exited with exit code \d+|Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception"
     r"|Illegal instruction|Hangup|Interrupt|Quit|Broken pipe|User defined signal [12]|CPU time limit exceeded"
     r"|Out Of Memory|Trace/breakpoint trap|Alarm clock|Bad system call|Unknown signal \d+|Real-time signal \d+)"
     r"(?: \(core dumped\))?"
 )
+_SIGNALS: Final = {
+    "Hangup": 1, "Interrupt": 2, "Quit": 3, "Illegal instruction": 4, "Trace/breakpoint trap": 5, "Aborted": 6, "Bus error": 7,
+    "Floating point exception": 8, "Killed": 9, "Out Of Memory": 9, "User defined signal 1": 10, "Segmentation fault": 11,
+    "User defined signal 2": 12, "Broken pipe": 13, "Alarm clock": 14, "Terminated": 15, "CPU time limit exceeded": 24,
+    "Bad system call": 31,
+}  # fmt: skip
+"""Srun's words for signals (signal(7), Linux on x86 and Arm). Out Of Memory is what it calls a SIGKILL by the memory limit."""
+
+_FIRST_REAL_TIME: Final = 34  # SIGRTMIN of the C library
+_COMPLAINTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +227,44 @@ def ended_nodes(said: str, hosts: Sequence[str]) -> frozenset[str]:
     return frozenset(host for host, tasks in left.items() if not tasks)
 
 
-def first_error(said: str) -> str | None:
-    """The first thing that srun itself had to complain about, without its prefix: the nearest to the cause."""
-    marks = ("srun: error: ", "slurmstepd: error: ")
+def task_ends(said: str, hosts: Sequence[str]) -> tuple[TaskEnd, ...]:
+    """Tasks of which srun says that they ended badly, in its order, each once. Task i of the step is on `hosts[i]`.
+
+    A line that names a task on a node where it is not is none of srun's; one that does not say which of several it is on
+    goes by `hosts`. A code above 128 is a signal that the task's own parent has seen, as shells say it.
+    """
+    found: dict[int, TaskEnd] = {}
     for line in said.splitlines():
-        for mark in marks:
-            if line.startswith(mark):
-                return line.removeprefix(mark)
-    return None
+        match = _TASKS.fullmatch(line)
+        if match is None:
+            continue
+        try:
+            names = hostlist.expand(match[1])
+            tasks = [int(number) for number in hostlist.expand(f"[{match[2]}]")]
+        except ValueError:
+            continue
+        code, signal = _end_of(match[3])
+        for task in tasks:
+            if task < len(hosts) and hosts[task] in names:
+                found.setdefault(task, TaskEnd(task, len(hosts), hosts[task], line, code, signal))
+    return tuple(found.values())
+
+
+def complaints(said: str) -> tuple[str, ...]:
+    """What srun and slurmstepd complain of, but for the ends of tasks: each line once, the first ones."""
+    lines = (line for line in said.splitlines() if line.startswith(("srun: error: ", "slurmstepd: error: ")))
+    return tuple(dict.fromkeys(line for line in lines if not _TASKS.fullmatch(line)))[:_COMPLAINTS]
+
+
+def _end_of(words: str) -> tuple[int | None, int | None]:
+    """(code, signal) of what srun says."""
+    last = words.rsplit(maxsplit=1)[-1]
+    if words.startswith("Exited"):
+        code = int(last)
+        return (None, code - 128) if 128 < code < 160 else (code, None)
+    if words.startswith("Unknown"):
+        return None, int(last)
+    return None, _FIRST_REAL_TIME + int(last) if words.startswith("Real-time") else _SIGNALS[words]
 
 
 def _lines(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -51,9 +52,19 @@ class Reader:
         self._job = job
         self._source = source
         self._allocations: dict[str, tuple[str, ...]] = {}
+        self._last: tuple[float, Listing] | None = None
 
-    def look(self) -> Listing | Unreadable:
-        """Job, steps and nodes. A job that is not running has neither steps nor nodes."""
+    def look(self, within_s: float = 0.0) -> Listing | Unreadable:
+        """Job, steps and nodes; a look that began in the last `within_s` seconds and gave all of them will do."""
+        began, last = time.monotonic(), self._last
+        if last is not None and began - last[0] < within_s:
+            return last[1]
+        seen = self._look()
+        self._last = (began, seen) if isinstance(seen, Listing) else None
+        return seen
+
+    def _look(self) -> Listing | Unreadable:
+        """A job that is not running has neither steps nor nodes."""
         job = self._source.job()
         if isinstance(job, Unreadable):
             return job

@@ -1,7 +1,8 @@
-"""Torchrun in a training command: taken apart, so that one of it is started on each node and every rank has its shim. Pure.
+"""A launcher in a training command, taken apart: one of it is started on each node, and every rank gets its shim. Pure.
 
-Options are those of torch 2.13 (torch/distributed/run.py). Which ranks run where, where they meet, and how often they are
-started again is ours to say; all else goes to torchrun as it stands.
+Options are those of torchrun in torch 2.13 (torch/distributed/run.py); ft_launcher of NVRx 0.7.0 knows the same and its own.
+Which ranks run where, where they meet, and how often they are started again is ours to say; all else goes to the launcher
+as it stands.
 """
 
 from __future__ import annotations
@@ -14,14 +15,27 @@ from typing import Final
 from supervisor.errors import UserError
 
 MODULE: Final = "torch.distributed.run"
+FT_MODULE: Final = "nvidia_resiliency_ext.fault_tolerance.launcher"
 PYTHON: Final = "{python}"
-"""Filled in on the node: the interpreter that torchrun runs in."""
+"""Filled in on the node: the interpreter that the launcher runs in."""
 
-_FLAGS: Final = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"})
+_SAME: Final = ("--nnodes={nodes}", "--nproc-per-node={each}", "--max-restarts=0")
+"""It never starts a rank again: who has died is ours to find out before anything goes on."""
+
+_MEET: Final = {
+    MODULE: ("--node-rank={slot}", "--master-addr={master_addr}", "--master-port={master_port}"),
+    FT_MODULE: ("--rdzv-backend=c10d", "--rdzv-endpoint={master_addr}:{master_port}", "--rdzv-id={run}"),
+}
+"""Torchrun meets without asking: the slot is the node's rank. ft_launcher always asks, and orders nodes by CROSS_SLURM_PROCID."""
+
+_FLAGS: Final = frozenset({
+    "--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank", "--ft-ignore-missing-cfg",
+})  # fmt: skip
 _OURS: Final = frozenset({
     "--nnodes", "--nproc-per-node", "--node-rank", "--master-addr", "--master-port", "--rdzv-backend", "--rdzv-endpoint",
     "--rdzv-id", "--rdzv-conf", "--standalone", "--max-restarts", "-m", "--module", "--no-python",
 })  # fmt: skip
+_PROGRAMS: Final = {"torchrun": MODULE, "ft_launcher": FT_MODULE}
 _REFUSED: Final = {
     "--run-path": "give the script's path itself",
     "--virtual-local-rank": "relight tells each rank its own LOCAL_RANK",
@@ -30,7 +44,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`launcher`: torchrun with the options that stay. `command`: what one rank runs. `each`: ranks a node, where it says so."""
+    """`launcher`: its words, to be filled in on the node. `command`: what one rank runs. `each`: ranks a node, where it says so."""
 
     launcher: tuple[str, ...]
     command: tuple[str, ...]
@@ -38,8 +52,8 @@ class Split:
 
 
 def split(command: Sequence[str]) -> Split | None:
-    """Take a command apart; None when it is no torchrun. Raises UserError for what can't be run under relight."""
-    head = _head(command)
+    """Take a command apart; None when it is no launcher. Raises UserError for what can't be run under relight."""
+    module, head = _head(command)
     if head == 0:
         return None
     kept, seen, at = [*command[:head]], dict[str, str](), head
@@ -51,35 +65,39 @@ def split(command: Sequence[str]) -> Split | None:
         if not equals and name not in _FLAGS:
             value, taken, at = " ".join(command[at : at + 1]), [*command[at - 1 : at + 1]], at + 1
         if name in _REFUSED:
-            raise UserError(f"torchrun {name} can't be used under relight: {_REFUSED[name]}")
+            raise UserError(f"{name} of a launcher can't be used under relight: {_REFUSED[name]}")
         seen[name] = value
         if name not in _OURS:
             kept += taken
     script = command[at:]
     if not script:
-        raise UserError("torchrun is given no script")
+        raise UserError(f"{command[0]} is given no script")
     each = seen.get("--nproc-per-node", "")
-    return Split(tuple(kept), _rank(script, seen), int(each) if each.isascii() and each.isdigit() else None)
+    return Split(
+        (*kept, *_SAME, *_MEET[module]), _rank(script, seen), int(each) if each.isascii() and each.isdigit() else None
+    )
 
 
 def check(command: Sequence[str], ranks_per_node: int) -> None:
-    """Raise UserError where the command is a torchrun that contradicts the layout, or can't be run under relight."""
+    """Raise UserError where the command is a launcher that contradicts the layout, or can't be run under relight."""
     found = split(command)
     if found is not None and found.each not in {None, ranks_per_node}:
         raise UserError(
-            f"torchrun --nproc-per-node {found.each}, but layout.ranks_per_node is {ranks_per_node}: make them agree"
+            f"--nproc-per-node is {found.each}, but layout.ranks_per_node is {ranks_per_node}: make them agree"
         )
 
 
-def _head(command: Sequence[str]) -> int:
-    """How many words name torchrun; 0 when they don't."""
-    if os.path.basename(command[0]) == "torchrun":
-        return 1
+def _head(command: Sequence[str]) -> tuple[str, int]:
+    """Which launcher it is, and how many words name it; 0 when none does."""
+    program = os.path.basename(command[0])
+    if program in _PROGRAMS:
+        return _PROGRAMS[program], 1
     words = list(command[:4])
-    if "-m" in words[1:3] and os.path.basename(words[0]).startswith("python"):
+    if "-m" in words[1:3] and program.startswith("python"):
         at = words.index("-m")
-        return at + 2 if words[at + 1 : at + 2] == [MODULE] else 0
-    return 0
+        module = "".join(words[at + 1 : at + 2])
+        return module, at + 2 if module in _MEET else 0
+    return "", 0
 
 
 def _rank(script: Sequence[str], seen: dict[str, str]) -> tuple[str, ...]:

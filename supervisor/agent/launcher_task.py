@@ -1,4 +1,4 @@
-"""The one task of a node where torchrun starts the ranks: it starts torchrun, and torchrun starts a shim for each rank.
+"""The one task of a node where torchrun (or ft_launcher) starts the ranks: it starts torchrun, which starts a shim for each rank.
 
 Run as a file, `python -I -S .../launcher_task.py RUN_DIR ATTEMPT`; task i of the step is slot i. Ranks that torchrun ends
 without (it could not start them, or meet its peers) get their exit records here, so that nobody waits for them.
@@ -29,19 +29,18 @@ _OF_A_RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK
 
 
 def command(where: place.Place, launch: Mapping[str, Any], slot: int) -> list[str]:
-    """Torchrun's words on this node. Its ranks have the numbers of ours: slot x ranks a node + the local one.
-
-    The rendezvous is the static one, with the slot as the node's rank. It never starts a rank again: who has died is
-    ours to find out before anything goes on.
-    """
+    """The launcher's words on this node. Its ranks have the numbers of ours: slot x ranks a node + the local one."""
+    fill = {
+        "{nodes}": str(len(launch["slots"])),
+        "{each}": str(launch["ranks_per_node"]),
+        "{slot}": str(slot),
+        "{master_addr}": launch["master_addr"],
+        "{master_port}": str(launch["master_port"]),
+        "{run}": f"{launch['run']}.{where.attempt}",
+        "{save_dir}": launch["save_dir"],
+    }
     return [
-        *launch["launcher"],
-        f"--nnodes={len(launch['slots'])}",
-        f"--nproc-per-node={launch['ranks_per_node']}",
-        f"--node-rank={slot}",
-        f"--master-addr={launch['master_addr']}",
-        f"--master-port={launch['master_port']}",
-        "--max-restarts=0",
+        *(place.filled(word, fill) for word in launch["launcher"]),
         os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim.py"),
         where.run_dir,
         str(where.attempt),
@@ -52,6 +51,7 @@ def command(where: place.Place, launch: Mapping[str, Any], slot: int) -> list[st
 def run(where: place.Place, launch: Mapping[str, Any], slot: int) -> int:
     """Start torchrun, stand by until it ends, and answer its code."""
     env = {"PYTHONUNBUFFERED": "1", **os.environ, **{k: v for k, v in where.env.items() if k not in _OF_A_RANK}}
+    env["CROSS_SLURM_PROCID"] = str(slot)  # what ft_launcher goes by before anything that Slurm says
     passed = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, passed)  # one that comes before there is a torchrun waits for it
     try:

@@ -38,7 +38,7 @@ class Place:
         fill = {"{save_dir}": launch["save_dir"], "{load_dir}": launch["load_dir"]}
         if launch.get("launcher"):
             fill["{python}"] = sys.executable  # that of torchrun, which has started us
-        self.argv = [_filled(word, fill) for word in launch["command"]]
+        self.argv = [filled(word, fill) for word in launch["command"]]
         self.env: dict[str, str] = launch["env"] | _variables(self, launch)
 
 
@@ -172,7 +172,8 @@ def _newest_launched(run_dir: str) -> int:
     return max((int(n) for n in names if os.path.lexists(f"{run_dir}/attempts/{n}/launch.json")), default=0)
 
 
-def _filled(word: str, fill: Mapping[str, str]) -> str:
+def filled(word: str, fill: Mapping[str, str]) -> str:
+    """A word of a command with its marks filled in."""
     for mark, value in fill.items():
         word = word.replace(mark, value)
     return word

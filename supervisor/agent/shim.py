@@ -38,6 +38,8 @@ _WARM_ANSWER_S = 5.0  # a warm fork answers in a few ms; after this the rank is 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """What a warm process has set. A rank that was to be warm and is started cold must compute the same bits."""
 
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
+
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _SURVIVED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Who signals a step with these (scancel --signal) reaches the ranks itself; only the shim must not die of them."""
@@ -246,7 +248,10 @@ def main(arguments: list[str]) -> int:
     rank = None
     try:
         rank, node = place.identity(os.environ, below_launcher=arguments[2:] == [BELOW_LAUNCHER])
-        return run(place.find(run_dir, attempt, rank, node))
+        where = place.find(run_dir, attempt, rank, node)
+        if arguments[2:] == [BELOW_LAUNCHER]:  # where the ranks meet is the launcher's to say
+            where.env.update({name: os.environ[name] for name in _MEETING if name in os.environ})
+        return run(where)
     except place.Refused as error:
         print(f"relight: not started: {error}", file=sys.stderr)
         if rank is not None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from supervisor.bench import agents, checkpoint_reading, costs, earliest, slurm_poll
+from supervisor.bench import agents, checkpoint_reading, costs, earliest, slurm_launch, slurm_poll
 from supervisor.bench.crowd.load import figures as load_of_console
 from supervisor.bench.figure import Figure
 from supervisor.bench.rivals.contest import Relight, Rival, Sample, bare, clear, contest, torchrun
@@ -226,9 +226,10 @@ def main(folder: str, *, repeats: int, as_json: bool, parts: Sequence[str] = PAR
     if "console" in parts:
         figures += load_of_console(work, say)
     if "slurm" in parts:
-        found, left = slurm_poll.measure(repeats, say)
-        figures += found
-        skipped += left
+        for part in (slurm_poll, slurm_launch):
+            found, left = part.measure(repeats, say)
+            figures += found
+            skipped += left
     clear(work)
     told = report(figures, samples, load, skipped)
     path = os.path.join(folder, "bench.json")

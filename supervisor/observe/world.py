@@ -29,6 +29,7 @@ from policies.layout import Layout
 from slurm.cluster import Cluster, ClusterView, Job, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable
 from supervisor.moves import Moved
+from supervisor.observe.launcher_said import LauncherSaid
 from supervisor.ports import Agents, Archive, AttemptFiles, NoArchive, Store
 
 _CONDITION = {
@@ -104,6 +105,7 @@ class World:
         self._since: dict[str, tuple[NodeState, float]] = {}
         self._nodes_made: tuple[object, ...] = ()
         self._nodes_seen: Mapping[str, NodeView] = EMPTY
+        self._said = LauncherSaid(layout.world)
 
     def refresh_cluster(self, now: float) -> None:
         """Read the cluster. `now` is the moment at which the read began: what it shows is at least as new."""
@@ -112,6 +114,9 @@ class World:
             self._cluster_view = seen
         if isinstance(seen, ClusterView):
             self._cluster_as_of = now
+            for step in seen.steps.values():
+                if (match := _STEP.search(step.name)) is not None:
+                    self._said.note(int(match[1]), step, now)
             answering, mute = self._probed(seen)
             for name, row in seen.nodes.items():
                 state = _CONDITION[row.condition]
@@ -210,6 +215,12 @@ class World:
         number = history.attempt.number if history.attempt else 0
         nodes = self._nodes(now)
         attempt = self._agents.progress(number, now) if number else None
+        findings = self._agents.findings(number) if number else ()
+        if attempt is not None:
+            if self._said.is_news(attempt) and self._agents.scan_exits(number):
+                attempt = self._agents.progress(number, now)
+            findings += self._said.findings(attempt)
+            attempt = self._said.add_to(attempt)
         running, shown = self._steps(nodes, self._ended(history.attempt, attempt))
         if attempt is not None and (attempt.started or self._files.has_exits(number)):
             shown = shown | {number}
@@ -229,7 +240,7 @@ class World:
             launched=frozenset(shown),
             untold=self._untold(history, nodes, attempt.started if attempt else frozenset()),
             steps_running=running,
-            findings=self._agents.findings(number) if number else (),
+            findings=findings,
             unread=self._unread(),
             cluster_as_of=self._cluster_as_of,
             store_as_of=self._store_as_of,

@@ -166,9 +166,9 @@ def test_what_cannot_be_started_is_over_and_says_why(world):
     world.done()
     assert "/no/such/program" in world.output()
     assert launching.exit_code(world.run_dir, STEP) == 127
-    cause = parsing.first_error(world.output())
-    assert cause is not None
-    assert "Exited with exit code 127" in cause
+    ends = parsing.task_ends(world.output(), world.spec().hosts)
+    assert {one.code for one in ends} == {127}
+    assert world.view().steps[STEP].ends == ends
 
 
 def test_a_host_outside_the_job_and_a_bad_name_are_refused_and_spend_no_name(world):

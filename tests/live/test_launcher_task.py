@@ -35,7 +35,8 @@ def start(tmp_path):
         launch = {
             "schema": 1, "run": "demo", "epoch": 1, "attempt": 3, "tp": 2, "pp": 1, "dp": 2, "ranks_per_node": 2,
             "slots": ["n000", "n001"], "master_addr": "127.0.0.1", "master_port": 29511,
-            "launcher": [sys.executable, str(tmp_path / "launcher.py")], "command": ["{python}", "-c", command],
+            "launcher": [sys.executable, str(tmp_path / "launcher.py"), "--nnodes={nodes}", "--nproc-per-node={each}",
+                         "--node-rank={slot}", "--meet={master_addr}:{master_port}", "--id={run}"], "command": ["{python}", "-c", command],
             "cwd": str(tmp_path), "env": {}, "save_dir": "/s", "load_dir": "/l", "checkpoint": None, "warm": False,
             "reporter": 3, "agent_sockets": str(tmp_path),
         } | changes  # fmt: skip
@@ -71,10 +72,8 @@ def test_torchrun_is_told_of_the_node_and_each_rank_has_its_shim(start, tmp_path
     task = start(TWO_RANKS, "import os, sys; print(os.environ['RANK'], os.environ['LOCAL_RANK'], sys.executable)")
     said, error = task.communicate(timeout=WAIT_S)
     assert (task.returncode, error) == (0, "")
-    assert json.loads(said) == {
-        "nnodes": "2", "nproc-per-node": "2", "node-rank": "1", "master-addr": "127.0.0.1", "master-port": "29511",
-        "max-restarts": "0",
-    }  # fmt: skip
+    wanted = {"nnodes": "2", "nproc-per-node": "2", "node-rank": "1", "meet": "127.0.0.1:29511", "id": "demo.3"}
+    assert json.loads(said) == wanted
     for rank in (2, 3):
         log = (tmp_path / f"attempts/0003/logs/rank_{rank:05d}.log").read_text()
         assert log == f"{rank} {rank - 2} {sys.executable}\n"

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from policies.facts import History
-from supervisor.bench import costs, figures
+from supervisor.bench import costs, figures, slurm_launch
 from supervisor.bench.long_run import LAYOUT, long_run
 from supervisor.bench.rivals.contest import Mark, Sample, measure, read_marks
+from supervisor.bench.slurm_launch import Launch
 from supervisor.commands.bench import figures as figures_command
 from supervisor.errors import UserError
 from supervisor.fold import fold_all
@@ -193,3 +194,22 @@ def test_costs_are_measured(tmp_path: Path):
     assert told["entries"] == 2000
     assert all(value > 0 for value in told.values())
     assert os.listdir(tmp_path / "seal") == []
+
+
+QUICK = Launch(0.4, {"confirmed s": 0.01, "relaunched s": 0.1}, 0.25)
+
+
+def test_launches_under_slurm_are_judged_beside_a_bare_srun():
+    good = slurm_launch.of_launches(8, [QUICK, QUICK, Launch(9.0, QUICK.stages, 1.0)], slurm_launch.LAUNCH_SHARE)
+    assert (good.value, missed([good])) == (pytest.approx(1.6), [])
+    assert good.beside["bare srun s"] == 0.25
+    slow = Launch(0.7, QUICK.stages, 0.25)
+    assert missed([slurm_launch.of_launches(8, [slow, slow, QUICK], slurm_launch.LAUNCH_SHARE)])
+    assert not missed([slurm_launch.of_launches(64, [slow], None)])
+
+
+def test_a_warm_start_and_a_lost_node_have_their_limits():
+    cold = Launch(4.0, {})
+    assert not missed([slurm_launch.of_warm(cold, Launch(1.1, {})), slurm_launch.of_fault("a crashed node", 4.9, 60.0)])
+    assert missed([slurm_launch.of_warm(cold, Launch(1.3, {}))])
+    assert missed([slurm_launch.of_fault("a crashed node", 5.1, 60.0)])

@@ -170,10 +170,43 @@ def test_a_node_that_is_not_named_may_still_run(said):
     assert parsing.ended_nodes(said, HOSTS) == frozenset()
 
 
-def test_the_first_complaint_of_srun():
-    said = "rank 1 says hello\nsrun: error: n001: task 1: Segmentation fault\nsrun: error: n002: task 3: Killed\n"
-    assert parsing.first_error(said) == "n001: task 1: Segmentation fault"
-    assert parsing.first_error("srun: Force Terminated StepId=1.0\n") is None
+def test_the_ends_that_srun_tells_of():
+    first = "srun: error: n001: task 1: Segmentation fault (core dumped)"
+    said = (
+        f"rank 1 says hello\n{first}\nsrun: error: n[002-003]: tasks 0,3: Exited with exit code 137\n"
+        "srun: error: n001: task 1: Killed\nsrun: error: n001: task 2: Exited with exit code 3\n"
+        "srun: error: n009: task 2: Killed\nsrun: error: n001: task 99: Killed\n"
+    )
+    ends = parsing.task_ends(said, HOSTS)
+    assert [(one.task, one.node, one.code, one.signal) for one in ends] == [
+        (1, "n001", None, 11), (0, "n003", None, 9), (3, "n002", None, 9), (2, "n001", 3, None),
+    ]  # fmt: skip
+    assert ends[0].line == first
+    assert {one.of for one in ends} == {len(HOSTS)}
+    assert parsing.task_ends("srun: Force Terminated StepId=1.0\n", HOSTS) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "signal"),
+    [
+        ("Out Of Memory", 9),
+        ("Terminated", 15),
+        ("User defined signal 2", 12),
+        ("Unknown signal 40", 40),
+        ("Real-time signal 1", 35),
+    ],
+)
+def test_signals_by_their_words(words, signal):
+    (end,) = parsing.task_ends(f"srun: error: n002: task 3: {words}\n", HOSTS)
+    assert (end.code, end.signal) == (None, signal)
+
+
+def test_what_else_srun_complains_of():
+    failed = "srun: error: Task launch for StepId=1.2 failed on node n003: Communication connection failure"
+    oom = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.2."
+    said = f"hello\n{failed}\nsrun: error: n002: task 3: Killed\n{oom}\n{oom}\nsrun: Job step aborted\n"
+    assert parsing.complaints(said) == (failed, oom)
+    assert len(parsing.complaints("".join(f"srun: error: {n}\n" for n in range(100)))) == 16
 
 
 @pytest.mark.parametrize(

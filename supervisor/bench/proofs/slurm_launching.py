@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -66,6 +67,21 @@ def torchrun(work: Work, bed: SlurmBed, calm: str) -> None:
     survive(work, SlurmRun(bed, _folder(), SHAPE, launcher=command), "torchrun", strike, calm)
 
 
+def srun_words(work: Work, bed: SlurmBed, calm: str) -> None:
+    """A shim is killed together with its rank, so nothing of ours tells how they ended; srun does."""
+
+    def strike(run: SlurmRun) -> None:
+        victim = ranks.find(run, VICTIM)
+        before = time.time()
+        processes.send([victim.shim, victim.pid], signal.SIGKILL)
+        seen = run.wait_closed(1).times.confirmed
+        work.measured["words: killed to confirmed, s"] = round(seen - before, 2) if seen else None
+        record = run.run.attempt(1, "exit", f"rank_{VICTIM:05d}.json")
+        work.check("words: there is no record", ok=not os.path.exists(record))
+
+    survive(work, SlurmRun(bed, _folder(), SHAPE), "words", strike, calm)
+
+
 def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], None], calm: str) -> None:
     """One run that is struck once: one incident, no slot moved, the same bits."""
     try:
@@ -76,8 +92,11 @@ def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], N
         end = run.wait_over()
         history = run.history()
         work.check(f"{name}: the run has finished ({end})", ok=history.ended == "finished")
-        first = [one.rank for i in history.incidents if i.diagnosis for one in i.diagnosis.first]
-        work.check(f"{name}: one incident, and its earliest error is that of rank {VICTIM}", ok=first == [VICTIM])
+        first = {one.rank for i in history.incidents if i.diagnosis for one in i.diagnosis.first}
+        work.check(
+            f"{name}: one incident, and its earliest error is that of rank {VICTIM}",
+            ok=len(history.incidents) == 1 and first == {VICTIM},
+        )
         work.check(f"{name}: every slot stays", ok=run.slots() == before)
         work.check(f"{name}: the same bits", ok=run.weights_hash() == calm)
     finally:

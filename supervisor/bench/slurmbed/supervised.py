@@ -96,7 +96,7 @@ class SlurmRun:
 
     def relight(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`relight WORDS`, as the user types it."""
-        env = self._env()
+        env = self.environment()
         return subprocess.run(
             [sys.executable, "-m", "supervisor", *words],
             check=False,
@@ -114,7 +114,7 @@ class SlurmRun:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env=self._env(),
+                env=self.environment(),
                 cwd=self.folder,
             )
 
@@ -186,6 +186,7 @@ class SlurmRun:
         attempt = self.history().attempt
         return attempt.slots if attempt else ()
 
-    def _env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What commands of its user are given."""
         source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         return {**os.environ, **(self.env or self.bed.env), "RELIGHT_LOG": "text", "PYTHONPATH": source}
