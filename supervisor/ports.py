@@ -171,7 +171,7 @@ class Agents(Protocol):
         """Rows that an earlier controller has written."""
         ...
 
-    def scan_exits(self, attempt: int) -> int:
+    def scan_exits(self, attempt: int, ranks: Collection[int] | None = None) -> int:
         """Exit records that no agent has told of."""
         ...
 

@@ -6,12 +6,15 @@ started has nothing to write with. Slurm's srun says it all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from policies.facts import AttemptView, Finding, RankExit
 from slurm.cluster import StepRow, TaskEnd
 from supervisor.evidence.scan import scan
+
+FEW: Final = 64
+"""Of more at once the agents are still telling, who read the records of their ranks once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class LauncherSaid:
         for line in row.complaints:
             self._complaints.setdefault(attempt, {}).setdefault(line, heard)
 
-    def is_news(self, shown: AttemptView) -> bool:
-        """Is there an end of which no agent has told, and was this not asked before? Then the records are worth a look."""
-        fresh = {(shown.number, end.task) for _, end, _ in self._unrecorded(shown)} - self._asked
+    def unasked(self, shown: AttemptView) -> frozenset[int]:
+        """Ranks that ended and of which no agent has told, each once: their records are worth a look."""
+        fresh = {(shown.number, rank) for rank, _, _ in self._unrecorded(shown)} - self._asked
         self._asked |= fresh
-        return bool(fresh)
+        return frozenset(rank for _, rank in fresh)
 
     def add_to(self, shown: AttemptView) -> AttemptView:
         """The attempt with the ends of ranks that have left no record."""
@@ -67,11 +70,13 @@ class LauncherSaid:
             found.append(one and replace(one, rank=rank, node=end.node))
         return tuple(one for one in found if one is not None)
 
-    def _unrecorded(self, shown: AttemptView) -> Iterator[tuple[int, TaskEnd, _Heard]]:
+    def _unrecorded(self, shown: AttemptView) -> list[tuple[int, TaskEnd, _Heard]]:
         known = {one.rank for one in shown.exits}
+        found = []
         for end, heard in self._ends.get(shown.number, {}).values():
             each = max(1, self._world // end.of)  # a task is a rank, or the launcher of those of a slot
-            yield from ((r, end, heard) for r in range(end.task * each, (end.task + 1) * each) if r not in known)
+            found += [(r, end, heard) for r in range(end.task * each, (end.task + 1) * each) if r not in known]
+        return found if len(found) <= FEW else []
 
 
 def _finding(attempt: int, line: str, heard: _Heard) -> Finding | None:

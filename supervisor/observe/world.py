@@ -217,7 +217,8 @@ class World:
         attempt = self._agents.progress(number, now) if number else None
         findings = self._agents.findings(number) if number else ()
         if attempt is not None:
-            if self._said.is_news(attempt) and self._agents.scan_exits(number):
+            unasked = self._said.unasked(attempt)
+            if unasked and self._agents.scan_exits(number, unasked):
                 attempt = self._agents.progress(number, now)
             findings += self._said.findings(attempt)
             attempt = self._said.add_to(attempt)

@@ -4,7 +4,7 @@ import pytest
 
 from policies.facts import UNKNOWN, AttemptView, RankExit
 from slurm.cluster import StepRow, TaskEnd
-from supervisor.observe.launcher_said import LauncherSaid
+from supervisor.observe.launcher_said import FEW, LauncherSaid
 
 KILLED = "srun: error: n002: task 2: Out Of Memory"
 FAILED = "srun: error: Task launch for StepId=1.2 failed on node n003: Communication connection failure"
@@ -70,7 +70,16 @@ def test_another_attempt_is_not_meant(said):
 
 
 def test_the_records_are_asked_for_once(said):
-    assert said.is_news(ALIVE)
-    assert not said.is_news(ALIVE)
+    assert said.unasked(ALIVE) == {2}
+    assert said.unasked(ALIVE) == set()
     said.note(3, row(killed(), killed(task=3)), 103.0)
-    assert said.is_news(ALIVE)
+    assert said.unasked(ALIVE) == {3}
+
+
+def test_of_many_at_once_the_agents_tell():
+    said = LauncherSaid(100)
+    said.note(3, row(*(killed(task=n, of=100) for n in range(FEW + 1))), 100.0)
+    assert said.unasked(ALIVE) == set()
+    assert said.add_to(ALIVE) is ALIVE
+    told = AttemptView(3, UNKNOWN, exits=(RankExit(0, "n001", 3, 99.0, 1),))
+    assert len(said.add_to(told).exits) == FEW + 1
