@@ -110,7 +110,10 @@ class Jobs:
     # --- its end ---
 
     def _end(self, row: JobRow) -> tuple[float | None, str]:
-        ends = [(self._times.ends_at, "time limit"), (self._times.preempted_at, "preemption")]
+        # With a preemption EndTime becomes the end of the grace time; PreemptTime is when it has begun (22.05 to 26.05).
+        times = self._times
+        preempted = times.preempted_at is not None
+        ends = [(times.ends_at or times.preempted_at, "preemption" if preempted else "time limit")]
         ends += [(at, "maintenance") for at, nodes in self._maintenance if set(nodes) & set(row.nodes)]
         known = [(at, by) for at, by in ends if at is not None]
         return min(known) if known else (None, "")

@@ -74,7 +74,10 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """When a job ends, and when it is preempted: wall seconds, None where Slurm does not say. May it be requeued?"""
+    """When a job ends, and since when it is being preempted: wall seconds, None where Slurm does not say. May it be requeued?
+
+    From the moment of a preemption on `ends_at` is the end of its grace time.
+    """
 
     ends_at: float | None = None
     preempted_at: float | None = None

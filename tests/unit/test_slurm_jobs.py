@@ -66,10 +66,12 @@ def test_only_maintenance_of_ours_that_is_to_come_ends_a_job() -> None:
     assert (others.ends_by, others.ends_at) == ("", None)
 
 
-def test_the_earliest_end_counts_and_what_fails_is_not_known() -> None:
+def test_a_preemption_ends_with_its_grace_time_and_what_fails_is_not_known() -> None:
     both = Told({"squeue": "2026-12-01T05:25:02|2026-12-01T05:20:02|1|\n"})
     shown = Jobs("/nowhere", both, Following()).describe(ROW)
-    assert (shown.ends_at, shown.ends_by) == (END - 300, "preemption")
+    assert (shown.ends_at, shown.ends_by) == (END, "preemption")
+    unsaid = Jobs("/nowhere", Told({"squeue": "N/A|2026-12-01T05:25:02|1|\n"}), Following()).describe(ROW)
+    assert (unsaid.ends_at, unsaid.ends_by) == (END, "preemption")
     blind = Jobs("/nowhere", Told({}), Following()).describe(ROW)
     assert (blind.ends_at, blind.can_follow) == (None, False)
 
