@@ -49,6 +49,7 @@ class SlurmBed:
     def __init__(self, shape: Shape = Shape(), root: str = "") -> None:  # noqa: B008  frozen
         self.shape = shape
         self.base = ""
+        self._root = root
         self._prefix = ["chroot", root] if root else []
         self._munged: subprocess.Popen[bytes] | None = None
         self._slurmctld: subprocess.Popen[bytes] | None = None
@@ -124,13 +125,7 @@ class SlurmBed:
         """
         folder = f"{self.base}/bin-{uid}-{'-'.join(only)}"
         os.makedirs(folder, exist_ok=True)
-        change = f"setpriv --reuid {uid} --regid {uid} --clear-groups"
-        for command in only:
-            with open(f"{folder}/{command}", "w", encoding="ascii") as file:
-                file.write(
-                    f'#!/bin/sh\nexec {" ".join(self._prefix)} {change} /usr/bin/env PATH={_PATH} {command} "$@"\n'
-                )
-            os.chmod(f"{folder}/{command}", 0o755)  # noqa: S103
+        self._write_commands(folder, only, f"setpriv --reuid {uid} --regid {uid} --clear-groups")
         return self.env | {"PATH": f"{folder}:{self.env['PATH']}"}
 
     def submit(self, nodes: int, *options: str, body: str = "exec sleep 100000") -> str:
@@ -302,15 +297,21 @@ class SlurmBed:
         for name, text in files.items():
             with open(f"{base}/etc/{name}", "w", encoding="ascii") as file:
                 file.write(text)
-        for command in _COMMANDS if self._prefix else ():
-            with open(f"{base}/bin/{command}", "w", encoding="ascii") as file:
-                file.write(f'#!/bin/sh\nexec {" ".join(self._prefix)} /usr/bin/env PATH={_PATH} {command} "$@"\n')
-            os.chmod(f"{base}/bin/{command}", 0o755)  # noqa: S103
+        if self._root:
+            self._write_commands(f"{base}/bin", _COMMANDS)
         with open(f"{base}/munge/munge.key", "wb", opener=lambda path, flags: os.open(path, flags, 0o400)) as file:
             file.write(os.urandom(1024))
         os.chmod(f"{base}/munge", 0o711)  # noqa: S103
         self._setup("chown", "-R", "munge:munge", f"{base}/munge")
         self._setup("chown", "slurm:slurm", f"{base}/state", f"{base}/run", f"{base}/log")
+
+    def _write_commands(self, folder: str, commands: Sequence[str], change: str = "") -> None:
+        """Slurm's commands as they are in the other Debian; a job runs in there already, and its root names itself."""
+        enter = f"[ / -ef {self._root} ] || enter='chroot {self._root}'\n" if self._root else ""
+        for command in commands:
+            with open(f"{folder}/{command}", "w", encoding="ascii") as file:
+                file.write(f'#!/bin/sh\nenter=\n{enter}exec $enter {change} /usr/bin/env PATH={_PATH} {command} "$@"\n')
+            os.chmod(f"{folder}/{command}", 0o755)  # noqa: S103
 
     def _start_munged(self) -> None:
         where = f"{self.base}/munge"
