@@ -2,7 +2,7 @@
 
 A running job gets no new nodes, and ends at its time limit. The next one is the same job requeued, or another that is
 submitted as this one was and begins when it has ended. Only the second can be had from inside without a delay: a job that is
-requeued waits for `cred_expire` (121 s by default) unless somebody outside of it says StartTime=now once it is pending.
+requeued waits for `cred_expire` (121 s by default) unless somebody outside of it gives it a StartTime once it is pending.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
+AGAIN_S: Final = 3
+"""So long after its end a requeued job begins. 24.11 ends one as FAILED (`Job credential revoked`) that begins on the same node within
+the second in which it has ended: 5 of 8 with StartTime=now, none with now+3. slurmctld and the node each take their own clock."""
 _PHASES: Final[Mapping[Phase, Literal["waiting", "running", "ending", "ended"]]] = {
     Phase.WAITING: "waiting",
     Phase.RUNNING: "running",
@@ -184,7 +187,7 @@ class Jobs:
         return number
 
     def _requeue(self, row: JobRow, exclude: Sequence[str]) -> None:
-        """From inside the job this ends with it; from outside the job is told to begin now, elsewhere."""
+        """From inside the job this ends with it; from outside the job is told to begin soon, elsewhere."""
         without = _without(self._shown(row), exclude)
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
             answer = self._commands.ask("scontrol", "requeue", row.id)
@@ -197,7 +200,7 @@ class Jobs:
                 raise OSError(f"job {row.id} was requeued and is not pending: {why}")
             time.sleep(0.2)  # Slurm announces nothing
         words = [f"ExcNodeList={without}"] if without else []
-        answer = self._commands.ask("scontrol", "update", f"JobId={row.id}", "StartTime=now", *words)
+        answer = self._commands.ask("scontrol", "update", f"JobId={row.id}", f"StartTime=now+{AGAIN_S}", *words)
         if not answer.ok:
             raise OSError(answer.why("scontrol update"))
         self._note(row, "requeued")

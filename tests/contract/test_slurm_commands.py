@@ -219,7 +219,7 @@ def test_a_job_that_is_requeued_begins_anew(world):
     bed.until(lambda: bed.job_state(world.job) == "PENDING", "pending")
     waiting = world.view()
     assert not waiting.steps[STEP].running
-    bed.run("scontrol", "update", f"JobId={world.job}", f"ExcNodeList={world.nodes[0]}", "StartTime=now")
+    bed.run("scontrol", "update", f"JobId={world.job}", f"ExcNodeList={world.nodes[0]}", "StartTime=now+3")
     bed.until(lambda: bed.job_state(world.job) == "RUNNING", "running again")
     after = bed.job_nodes(world.job)
     assert world.nodes[0] not in after

@@ -11,7 +11,7 @@ import pytest
 
 from slurm.cluster import ClusterView, Job, NodeCondition
 from slurm.commands import SlurmCommands
-from slurm.jobs import Following, Submission
+from slurm.jobs import AGAIN_S, Following, Submission
 from supervisor.bench.slurmbed import install
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape
@@ -167,10 +167,10 @@ def test_what_is_requeued_from_outside_begins_within_seconds_on_other_nodes(bed,
     port = held.port()
     first = held.see(port)
     port.next_job([held.nodes[0]], 1)
-    # By itself it would wait for cred_expire, 11 s here; StartTime=now makes it eligible at once.
+    # By itself it would wait for cred_expire, 11 s here.
     shown = bed.run("env", "TZ=UTC", "scontrol", "-o", "show", "job", job)
     eligible = datetime.fromisoformat(f"{shown.split('EligibleTime=')[1].split()[0]}+00:00").timestamp()
-    assert eligible <= time.time()
+    assert eligible <= time.time() + AGAIN_S
     second = held.until(port, lambda job: job.phase == "running")
     assert second.start != first.start
     assert held.nodes[0] not in bed.job_nodes(job)
@@ -225,7 +225,7 @@ def test_a_preemption_is_seen_while_the_job_still_runs(bed, tmp_path):
     held.until(port, lambda job: job.phase == "waiting")
     bed.until(lambda: bed.job_state(urgent) == "RUNNING", "the urgent job running")
     bed.run("scancel", urgent)
-    bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    bed.run("scontrol", "update", f"JobId={job}", f"StartTime=now+{AGAIN_S}")
     again = held.until(port, lambda job: job.phase == "running")
     assert again.start != first.start
     assert again.ends_by == "time limit"  # nothing is left of the preemption

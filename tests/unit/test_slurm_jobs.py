@@ -126,7 +126,7 @@ def test_a_requeued_job_is_told_to_begin_once_it_is_pending(tmp_path) -> None:
     )
     Jobs(str(tmp_path), told, Following()).next_job(ROW, ["n002"])
     words = [argv[1:] for argv in told.asked if argv[1] in {"requeue", "update"}]
-    assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now", "ExcNodeList=n008,n009,n002")]
+    assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now+3", "ExcNodeList=n008,n009,n002")]
 
 
 def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:
