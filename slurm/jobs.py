@@ -31,8 +31,9 @@ MAINTENANCE_S: Final = 60.0
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
 AGAIN_S: Final = 3
-"""So long after its end a requeued job begins. 24.11 ends one as FAILED (`Job credential revoked`) that begins on the same node within
-the second in which it has ended: 5 of 8 with StartTime=now, none with now+3. slurmctld and the node each take their own clock."""
+"""So long after its end a requeued job begins. 24.11 calls one FAILED ("Job credential revoked") that begins on the same node
+within the second in which it has ended: 5 of 8 with StartTime=now, none of 8 with now+1. Clocks of nodes differ.
+"""
 _PHASES: Final[Mapping[Phase, Literal["waiting", "running", "ending", "ended"]]] = {
     Phase.WAITING: "waiting",
     Phase.RUNNING: "running",
