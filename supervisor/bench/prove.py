@@ -84,7 +84,12 @@ PROOFS = (
         "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost",
         400,
     ),
-    _of("slurm", "slurm_launching", "on a real Slurm: ranks forked warm, and one task a node below torchrun", 100),
+    _of(
+        "slurm",
+        "slurm_launching",
+        "on a real Slurm: ranks forked warm, one task a node below torchrun, ends that only srun tells of",
+        120,
+    ),
     _of("checkpoints", "stores", "100,000 reads, sixteen writers, killed writers, careless stores found out", 80),
 )
 

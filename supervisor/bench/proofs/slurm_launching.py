@@ -1,4 +1,4 @@
-"""How steps are launched on a real Slurm: ranks forked from warm processes, and one task a node below torchrun.
+"""How steps are launched on a real Slurm: ranks forked warm, one task a node below torchrun, ends that only srun tells of.
 
 Each run is struck once and ends with the bits of an undisturbed one.
 """
@@ -105,7 +105,7 @@ def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], N
         shutil.rmtree(run.folder, ignore_errors=True)
 
 
-CASES = {"warm": warm, "torchrun": torchrun}
+CASES = {"warm": warm, "torchrun": torchrun, "words": srun_words}
 
 
 def prove(work: Work) -> None:
