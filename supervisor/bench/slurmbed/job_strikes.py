@@ -56,10 +56,9 @@ def requeued(run: SlurmRun) -> None:
 
 def batch_host_requeued(run: SlurmRun) -> None:
     """The batch host is lost and nobody stands by outside: an operator requeues the job, which finds the journal."""
-    job = run.at
     run.bed.crash_node(run.slots()[0])
     requeued(run)
-    run.until(lambda: run.bed.job_state(job) == "PENDING", "the job pending", 120)
+    run.until(lambda: (job := run.history().job) is not None and job.follows, "the run in the requeued job", 180)
 
 
 def cancelled(run: SlurmRun) -> None:
