@@ -16,7 +16,7 @@ from policies.readiness import few
 from policies.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from policies.facts import Attempt, AttemptView, History, JobView, NodeView, StopWish, Then, View
     from policies.rules import Rules
@@ -50,7 +50,7 @@ def why_leave(history: History, view: View, rules: Rules, now: float) -> Leave |
         return None
     auto = history.mode == "auto"
     found = _for_the_end(job, history, rules, now, auto=auto)
-    found = found or _for_a_drain(job, attempt, view.nodes, history.barred(now), auto=auto)
+    found = found or _for_a_drain(job, history, attempt, view.nodes, rules, now)
     return found or _for_spares(history, attempt, view.nodes, rules, now, acts=auto and job.can_follow)
 
 
@@ -70,9 +70,13 @@ def _for_the_end(job: JobView, history: History, rules: Rules, now: float, *, au
 
 
 def _for_a_drain(
-    job: JobView, attempt: Attempt, nodes: Mapping[str, NodeView], barred: Collection[str], *, auto: bool
+    job: JobView, history: History, attempt: Attempt, nodes: Mapping[str, NodeView], rules: Rules, now: float
 ) -> Leave | None:
-    """Somebody wants a node back that we use. One that is lost as well is an incident's."""
+    """Somebody wants a node back that we use. One that is lost as well is an incident's.
+
+    Spares that this controller, or this job, has not heard yet may answer soon: they are waited for.
+    """
+    auto, barred = history.mode == "auto", history.barred(now)
     wanted = [n for n in attempt.slots if n in nodes and nodes[n].drained_by_other and nodes[n].state is NodeState.UP]
     if not wanted:
         return None
@@ -80,6 +84,9 @@ def _for_a_drain(
     filled = spares.choose(attempt.slots, [attempt.slots.index(n) for n in wanted], nodes, barred)
     if isinstance(filled, spares.Filled):
         return Leave(Reason.PLANNED_STOP if auto else Reason.NODE_DRAINED, text, "here", acts=auto)
+    free = [n for n in nodes.values() if n.name not in (*attempt.slots, *barred)]
+    if now < history.listens_since + rules.node.check_s and any(_may_come(n) for n in free):
+        return None
     text += ", and there is no hot spare"
     if auto and job.can_follow:
         return Leave(Reason.PLANNED_STOP, text, "next-job", acts=True)
@@ -98,6 +105,12 @@ def _for_spares(
         return None
     text = f"{left} hot spare{'' if left == 1 else 's'} left, {rules.spares.low} wanted (spares.low)"
     return Leave(Reason.PLANNED_STOP if acts else Reason.SPARES_LOW, text, "next-job", acts=acts)
+
+
+def _may_come(node: NodeView) -> bool:
+    """Up, as far as is known, and without an agent or a first look at it yet."""
+    unseen = not node.agent or node.checked_at is None
+    return unseen and node.state in {NodeState.UP, NodeState.UNKNOWN} and not node.drained_by_other
 
 
 def _is_lost(node: NodeView) -> bool:

@@ -220,7 +220,10 @@ def _next_job(history: History, view: View, now: float) -> list[Action]:
     job = view.job
     if history.ended != "next-job" or job is None or history.job is None or not job.can_follow:
         return []
-    action = actions.NextJob(history.job.id, history.job.start, tuple(sorted(history.barred(now))))
+    slots = history.attempt.slots if history.attempt else ()
+    nodes = () if view.nodes is UNKNOWN else view.nodes.values()
+    ill = {n.name for n in nodes if n.unhealthy and n.name not in slots}  # spares that Slurm would give again
+    action = actions.NextJob(history.job.id, history.job.start, tuple(sorted(history.barred(now) | ill)))
     return [] if actions.is_done(action, view) else [action]
 
 

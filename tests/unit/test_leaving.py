@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, nodes, save, training
 
+from policies.decide import START_GRACE_S
 from policies.facts import (
     Bar,
     Continue,
@@ -180,6 +181,29 @@ def test_without_a_spare_a_wanted_node_is_left_in_the_next_job_and_in_approve_a_
     assert told.reason is Reason.NODE_DRAINED
 
 
+def test_a_new_controller_hears_its_spares_before_it_leaves_for_want_of_one() -> None:
+    scene = in_job()
+    scene.epoch(2)
+    scene.obeys = lambda action: action.kind != "start-agent"
+    scene.node("n1", drained_by_other=True)
+    scene.node("n3", agent=False, checked_at=None)
+    assert isinstance(decided(scene), Continue)
+    scene.wait(AUTO.node.check_s)
+    scene.change(last_advance=scene.now)
+    stop = decided(scene)
+    assert isinstance(stop, PlannedStop)
+    assert stop.then == "next-job"
+
+
+def test_the_next_job_is_asked_for_without_a_spare_that_is_ill() -> None:
+    scene = in_job(AUTO.model_copy(update={"spares": SpareRules(low=1)}))
+    scene.node("n3", unhealthy=("gpus: GPU 3 has fallen off the bus",))
+    scene.settle()
+    end_ranks(scene)
+    scene.settle()
+    assert [a for a in scene.done if isinstance(a, actions.NextJob)] == [actions.NextJob("12", JOB.start, ("n3",))]
+
+
 @pytest.mark.parametrize(("low", "leaves"), [(0, False), (1, True), (7, True)])
 def test_spent_spares_are_made_up_for_where_the_profile_says_so(low: int, leaves: bool) -> None:
     rules = AUTO.model_copy(update={"spares": SpareRules(low=low)})
@@ -319,6 +343,14 @@ def test_a_job_that_waited_for_long_gives_its_nodes_the_time_to_get_their_agents
     fresh = {name: replace(one, agent=False, checked_at=None) for name, one in nodes().items()}
     scene.store(save(40))
     scene.view = replace(scene.view, job=replace(JOB, start="later"), nodes=fresh)
+    scene.obeys = lambda action: action.kind != "start-agent"
+    scene.settle()
+    scene.wait(START_GRACE_S + 1)
+    wait = decided(scene)
+    assert isinstance(wait, Wait)
+    assert wait.reason is Reason.FIRST_START
+    scene.obeys = lambda _: True
+    scene.wait(60)
     scene.settle()
     assert scene.history.halted is None
     assert scene.history.attempt is not None
