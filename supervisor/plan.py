@@ -16,6 +16,7 @@ from policies.facts import (
     Finish,
     Halt,
     History,
+    JobPhase,
     NodeState,
     PlannedStop,
     Recover,
@@ -104,7 +105,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     """What is always to be done, whatever was decided: agents everywhere, finished saves sealed, old ones deleted."""
     steps: list[Action] = []
     back = history.epoch == 1 or now - history.epoch_began_at >= AGENTS_RETURN_S
-    if view.nodes is not UNKNOWN and history.ended is None and back:
+    if view.nodes is not UNKNOWN and history.ended is None and back and _takes_steps(view):
         blind = sorted(n.name for n in view.nodes.values() if n.state is NodeState.UP and not n.agent)
         steps += [actions.StartAgent(name) for name in blind]
     steps += _questions(history, view, now)
@@ -125,6 +126,11 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
     return (*steps, *_chores(history, view, rules, now))
+
+
+def _takes_steps(view: View) -> bool:
+    """Can anything be launched on the nodes now? Not while their job ends or waits."""
+    return view.job is None or view.job.phase is JobPhase.RUNNING
 
 
 def _questions(history: History, view: View, now: float) -> list[Action]:
@@ -231,6 +237,8 @@ def _launch_again(history: History, view: View) -> list[Action]:
     """A launch that was intended and does not show everywhere: the controller died as it asked, or the asking was lost."""
     attempt, incident = history.attempt, history.incident
     if attempt is None or attempt.closed_at is not None or history.halted or view.nodes is UNKNOWN:
+        return []
+    if not _takes_steps(view):
         return []
     told = attempt.number in view.launched and not view.untold
     if told or (incident is not None and incident.attempt == attempt.number):

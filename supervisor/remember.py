@@ -21,6 +21,7 @@ from policies.facts import (
     Incident,
     Intent,
     JobPhase,
+    JobView,
     NodeState,
     Recover,
     SaveCost,
@@ -59,6 +60,8 @@ TAKEN_AWAY_S = 1.0
 """Slurm shows a job as ending before it signals it; a look that began this much later than a rank's end has seen that."""
 GIVEN_UP = frozenset({"CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED"})
 """Ends of a job that somebody has wanted, or that our own exit code has made: none follows by itself."""
+REVOKED = GIVEN_UP - {"COMPLETED", "FAILED"}
+"""Ends that somebody has wanted. Our own exit code, or a script that failed, says nothing about a run that is to go on."""
 AGENTS_TELL_S = 5.0
 """Agents connect to a new controller every 2 s at the latest; one that has not come after this time is not waited for."""
 
@@ -112,6 +115,17 @@ def _job(book: Notebook, view: View) -> None:
     if job.phase is JobPhase.ENDED and history.stop_asked is None and not history.ended and not history.halted:
         taken = history.mode == "auto" and job.can_follow and job.word not in GIVEN_UP
         book.note(StopAsked("slurm", "next-job" if taken else "end", why=f"job {job.id} is {job.word}"))
+    if job.phase is JobPhase.ENDED and job.word in REVOKED and not job.next:
+        _revoked(book, job)
+
+
+def _revoked(book: Notebook, job: JobView) -> None:
+    """Whoever cancels the job means the run too, also while that is on its way to the next one."""
+    history = book.history
+    if history.ended == "next-job":
+        book.note(Ended("stopped"))
+    elif history.stop_asked is not None and history.stop_asked.then != "end" and not history.ended:
+        book.note(StopAsked("slurm", "end", why=f"job {job.id} is {job.word}"))
 
 
 def _is_gone(history: History, attempt: Attempt, view: View) -> bool:

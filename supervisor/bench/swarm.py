@@ -11,8 +11,10 @@ from random import Random
 from typing import Any, Final
 
 from policies.layout import Layout
+from supervisor.bench import swarm_jobs
 from supervisor.bench.checkers import Checkers
 from supervisor.bench.simulate import Outcome, run_guarded
+from supervisor.bench.swarm_jobs import JOB_FAULTS
 from supervisor.bench.world.cluster import Delays
 from supervisor.bench.world.desk import Person
 from supervisor.bench.world.given import Given, profile
@@ -201,7 +203,7 @@ def draw(seed: int) -> Drawn:
     count = rng.randrange(1, 15)
     faults = sorted((rng.uniform(20.0, SAFETY_S), rng.choice(mix)) for _ in range(count))
     kills = frozenset(rng.randrange(1_500) for _ in range(rng.choice([0, 0, 1, 4, 20])))
-    return _with_looks(_with_archive(Drawn(given, tuple(faults), kills), seed), seed)
+    return _with_job(_with_looks(_with_archive(Drawn(given, tuple(faults), kills), seed), seed), seed)
 
 
 def _with_looks(drawn: Drawn, seed: int) -> Drawn:
@@ -211,6 +213,15 @@ def _with_looks(drawn: Drawn, seed: int) -> Drawn:
         return drawn
     more = [(rng.uniform(20.0, SAFETY_S), rng.choice(sorted(SPARE_FAULTS))) for _ in range(rng.randrange(1, 6))]
     return replace(drawn, faults=tuple(sorted((*drawn.faults, *more))))
+
+
+def _with_job(drawn: Drawn, seed: int) -> Drawn:
+    """In some worlds a job holds the nodes. Drawn apart too."""
+    found = swarm_jobs.in_some(drawn.given, seed, SAFETY_S)
+    if found is None:
+        return drawn
+    given, more = found
+    return Drawn(given, tuple(sorted((*drawn.faults, *more))), drawn.kills)
 
 
 def _with_archive(drawn: Drawn, seed: int) -> Drawn:
@@ -237,13 +248,15 @@ def swarm_one(seed: int) -> Outcome:
     watch = Checkers()
     world = SimWorld(drawn.given, seed, Points(drawn.kills), watch)
     watch.world = world
-    begin, apart, looks = clock(drawn.given.start), Random(seed), Random(seed)
+    begin, apart, looks, jobs = clock(drawn.given.start), Random(seed), Random(seed), Random(seed)
 
     def hit(name: str) -> None:
         if name in FAULTS:
             FAULTS[name](world, world.rng)
         elif name in SPARE_FAULTS:
             SPARE_FAULTS[name](world, looks)
+        elif name in JOB_FAULTS:
+            JOB_FAULTS[name](world, jobs)
         else:
             ARCHIVE_FAULTS[name](world, apart)
 
@@ -269,6 +282,7 @@ def _settle(world: SimWorld, watch: Checkers) -> None:
 def calm(world: SimWorld) -> None:
     """The faults stop: what is frozen thaws, what is away comes back, nothing new goes wrong."""
     world.cluster.lose.clear()
+    swarm_jobs.lasts(world)
     if world.given.archive:
         world.archive.recover()
         world.store.leaves(100 * SAVE_BYTES)
@@ -285,16 +299,24 @@ def calm(world: SimWorld) -> None:
 def _at_rest(world: SimWorld, history: Any) -> str | None:
     """New updates, a halt that says why, the end, or a person who was told and has not answered well."""
     newest = world.training.newest
-    if world.code is not None or history.halted is not None or history.paused or history.ended:
+    if world.code is not None or history.halted is not None or history.paused:
+        return None
+    if (why := swarm_jobs.unrest(world, history)) is not None:
+        return f"not at rest: {why}"
+    if history.ended:
         return None
     if newest is not None and newest.moving and history.incident is None:
         return None
     if world.given.person.refuses or history.stop_asked:
         return None
     barred = history.barred(world.time.now)
-    usable = [
-        n for n in world.cluster.nodes.values() if n.power is Power.UP and not n.drained_by and n.name not in barred
-    ]
+    job = world.cluster.job
+    held = (
+        world.cluster.nodes.values()
+        if job is None
+        else [world.cluster.nodes[n] for n in job.shown if n not in job.left]
+    )
+    usable = [n for n in held if n.power is Power.UP and not n.drained_by and n.name not in barred]
     if len(usable) < world.given.layout.slots_needed:
         return None  # it waits for nodes: somebody has drained them, or they are gone
     told = [notice.title for _, notice in world.desk.notices[-1:]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.bench.swarm import ARCHIVE_FAULTS, FAULTS, SPARE_FAULTS, draw, swarm_one
+from supervisor.bench.swarm_jobs import JOB_FAULTS
 
 
 @pytest.mark.parametrize("first", range(0, 200, 10))
@@ -15,7 +16,7 @@ def test_ten_seeds(first: int) -> None:
 
 def test_the_seeds_draw_every_fault() -> None:
     drawn = {name for seed in range(120) for _, name in draw(seed).faults}
-    assert drawn == {*FAULTS, *ARCHIVE_FAULTS, *SPARE_FAULTS}
+    assert drawn == {*FAULTS, *ARCHIVE_FAULTS, *SPARE_FAULTS, *JOB_FAULTS}
 
 
 @pytest.mark.parametrize("seed", [170, 10484, 10688, 10795])

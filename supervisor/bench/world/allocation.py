@@ -7,7 +7,7 @@ node that was lost has left it for good, and one that waits has neither nodes no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -86,6 +86,11 @@ class SimJob:
         return self.phase == "running"
 
     @property
+    def lacks_nodes(self) -> bool:
+        """Are there too few machines that it could begin on?"""
+        return len(self._fit()) < len(self.names)
+
+    @property
     def is_near(self) -> bool:
         """Is its end so near that somebody may have to do something?"""
         return self.ends_at is not None and self._time.now >= self.ends_at - self._near_s
@@ -135,9 +140,15 @@ class SimJob:
         self._time.at(at - self._near_s, lambda: self._changed() if self.start == start else None)
         self._time.at(at, over)
 
+    def lasts(self) -> None:
+        """Neither this start nor a later one ends by its time any more."""
+        self.ends_at, self.ends_by = None, ""
+        self._given = replace(self._given, ends_s=None)
+        self._changed()
+
     def end(self, word: str) -> None:
-        """It ends for good: TIMEOUT, CANCELLED. One that waits is gone at once."""
-        if self.phase == "waiting":
+        """It ends for good: TIMEOUT, CANCELLED. One that waits can only be cancelled, and is gone at once."""
+        if self.phase == "waiting" and word == "CANCELLED":
             self._enter("ended", word)
         elif self.runs:
             self._close(lambda: self._enter("ended", word))
@@ -181,9 +192,12 @@ class SimJob:
         entered = self._entered
         self._time.after(seconds, lambda: self._schedule() if entered == self._entered else None)
 
+    def _fit(self) -> list[str]:
+        return [name for name, one in self._machines.items() if name not in self._excluded and _is_fit(one)]
+
     def _schedule(self) -> None:
         """It begins when there are as many nodes as before; those that it had go first."""
-        fit = [name for name, one in self._machines.items() if name not in self._excluded and _is_fit(one)]
+        fit = self._fit()
         kept = [name for name in self.names if name in fit]
         found = [*kept, *(name for name in fit if name not in kept)][: len(self.names)]
         if len(found) < len(self.names):
