@@ -274,8 +274,10 @@ def _is_leaving(history: History, attempt: Attempt, view: View) -> bool:
     job, wish, shown = view.job, history.stop_asked, _shown(history, view)
     if job is None:
         return False
-    if job.phase is not JobPhase.RUNNING or history.is_of_earlier_job(attempt) or (wish and wish.then != "end"):
+    if job.phase is not JobPhase.RUNNING or history.is_of_earlier_job(attempt):
         return True
+    if wish is not None and wish.then != "end" and history.incident is None:
+        return True  # with an incident open nothing has been asked of the ranks: what fails then is the next one
     asked = max((e.wall for e in shown.exits if e.signal == signal.SIGTERM), default=0.0) if shown else 0.0
     return asked + TAKEN_AWAY_S >= (view.cluster_as_of or 0.0) and asked > 0.0
 
@@ -403,7 +405,8 @@ def _ended(book: Notebook, view: View, layout: Layout) -> None:
     attempt, shown, wish = history.attempt, _shown(history, view), history.stop_asked
     if history.ended or history.halted:
         return
-    nothing_runs = attempt is None or (attempt.closed_at is not None and history.incident is not None)
+    left = attempt is not None and (history.incident is not None or attempt.number == history.reopened)
+    nothing_runs = attempt is None or (attempt.closed_at is not None and left)
     if wish is not None and nothing_runs:
         if wish.then != "here":  # there is nothing that could save; an incident goes on with its own answer
             book.note(Ended("stopped" if wish.then == "end" else "next-job"))

@@ -612,5 +612,7 @@ def _job_asks(case: Checkers, entry: Entry) -> bool:
         return False
     if case.world.given.rules.mode == "auto":
         return True
-    soon = job.ends_at is not None and job.ends_at - case.world.time.now <= LEAVES * case.world.given.rules.job.leave_s
+    slow = max((c.completed_s or c.written_s or 0.0 for c in case.history.save_costs), default=0.0)
+    needs = LEAVES * max(case.world.given.rules.job.leave_s, 2 * slow)
+    soon = job.ends_at is not None and job.ends_at - case.world.time.now <= needs
     return entry.then == "end" and (soon or not job.runs)

@@ -355,3 +355,63 @@ def test_a_job_that_waited_for_long_gives_its_nodes_the_time_to_get_their_agents
     assert scene.history.halted is None
     assert scene.history.attempt is not None
     assert scene.history.attempt.number == 2
+
+
+def test_while_its_job_does_not_run_nothing_is_started_in_it() -> None:
+    scene = in_job()
+    scene.view = replace(scene.view, job=replace(JOB, phase=JobPhase.ENDING, word="COMPLETING"))
+    for name in nodes():
+        scene.node(name, agent=False, drained_by_other=True)
+    scene.done.clear()
+    scene.settle()
+    assert scene.of("start-agent") == []
+
+
+def test_a_job_that_is_cancelled_before_the_next_one_begins_ends_the_run() -> None:
+    """As by a person who cancels it while it leaves, or while it waits."""
+    scene = in_job()
+    scene.say(StopAsked("relight", "next-job"))
+    scene.settle()
+    over = replace(JOB, phase=JobPhase.ENDED, word="CANCELLED")
+    scene.view = replace(scene.view, job=over, steps_running=frozenset(), store_as_of=1e9)
+    scene.settle()
+    assert scene.history.ended == "stopped"
+    assert scene.of("next-job") == []
+    waits = in_job()
+    waits.say(StopAsked("relight", "next-job"))
+    waits.settle()
+    end_ranks(waits)
+    waits.settle()
+    assert waits.history.ended == "next-job"
+    waits.view = replace(waits.view, job=replace(over, start=""))
+    waits.settle()
+    assert waits.history.ended == "stopped"
+
+
+def test_with_every_spare_wanted_back_too_the_run_goes_on_in_the_next_job() -> None:
+    """It has left its slots to move here, and meanwhile nothing is left to move to."""
+    scene = in_job()
+    scene.node("n1", drained_by_other=True)
+    scene.settle()
+    scene.node("n3", drained_by_other=True)
+    end_ranks(scene)
+    scene.store(save(40))
+    scene.settle()
+    scene.wait(AUTO.node.launch_s + 1)
+    scene.settle()
+    assert scene.history.halted is None
+    assert scene.history.ended == "next-job"
+
+
+def test_an_attempt_that_fails_before_it_is_accepted_is_not_taken_for_a_stop_that_was_asked_for() -> None:
+    """With an incident open the ranks are not asked to save yet; a fault then must not be passed over in silence."""
+    scene = in_job()
+    scene.die(1)
+    scene.settle()
+    assert scene.history.attempt is not None
+    assert scene.history.attempt.number == 2
+    scene.say(StopAsked("li", "next-job"))
+    scene.die(1)
+    scene.settle()
+    assert [i.attempt for i in scene.history.incidents] == [1, 2]
+    assert scene.history.ended == "next-job"
