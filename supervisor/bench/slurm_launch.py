@@ -29,7 +29,7 @@ from supervisor.bench.slurmbed.config import Shape as BedShape
 from supervisor.bench.slurmbed.supervised import SlurmRun
 from supervisor.errors import UserError
 
-LAUNCH_SHARE: Final = 2.5
+LAUNCH_SHARE: Final = 1.3
 """From the fault seen to all new ranks begun, as a share of a bare srun of the same ranks: the end of the old step included."""
 WARM_SHARE: Final = 0.3
 SEEN_S: Final = 5.0
