@@ -90,16 +90,16 @@ class Jobs:
     def describe(self, row: JobRow) -> Job:
         """What holds the nodes, from a row that was just read. What can't be read of its end is not known."""
         phase = _PHASES[row.phase]
+        self._sometimes(self._read_times, row, ENDS_S)  # of one that is over too: may it be requeued?
         if phase == "running":
-            self._sometimes(self._read_times, row, ENDS_S)
             self._sometimes(self._read_maintenance, row, MAINTENANCE_S)
-        ends_at, by = self._end(row)
+        ends_at, by = self._end(row) if phase in {"running", "ending"} else (None, "")
         can = self._following.submission is not None or (self._following.requeue and self._times.requeue)
         return Job(row.id, row.start, phase, row.state, ends_at, by, can, self._asked_for(row))
 
     def next_job(self, row: JobRow, exclude: Sequence[str]) -> None:
         """Submit the next job, or have this one requeued. Asked twice, the one that stands is found. Raises OSError."""
-        if self._asked_for(row):
+        if row.phase is not Phase.WAITING and self._asked_for(row):  # one that waits has no start to be known by
             return
         submission = self._following.submission
         # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
@@ -129,7 +129,9 @@ class Jobs:
             read(row)
 
     def _read_times(self, row: JobRow) -> None:
-        answer = self._commands.ask("squeue", "--noheader", f"--jobs={row.id}", "-O", parsing.TIMES_FORMAT)
+        answer = self._commands.ask(
+            "squeue", "--noheader", "--states=all", f"--jobs={row.id}", "-O", parsing.TIMES_FORMAT
+        )
         with suppress(ValueError):
             if answer.ok:
                 self._times = parsing.times(answer.out)

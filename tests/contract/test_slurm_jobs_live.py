@@ -187,7 +187,8 @@ def test_a_job_that_is_over_is_requeued_and_runs_again(bed, tmp_path):
     held = Held(bed, tmp_path, job)
     port = held.port()
     seen = held.see(port)
-    assert (seen.phase, seen.word) == ("ended", "FAILED")
+    # Whoever looks at it only now knows too that it may be requeued.
+    assert (seen.phase, seen.word, seen.can_follow, seen.ends_at) == ("ended", "FAILED", True, None)
     port.next_job([], 1)
     assert held.until(port, lambda job: job.phase == "running").start != seen.start
 
@@ -200,6 +201,8 @@ def test_a_job_that_may_not_be_requeued_cannot_follow_itself(bed, tmp_path):
         port.next_job([], 1)
     assert held.see(port).next == ""
     assert held.see(held.port(Following(Submission(("--wrap=true",), "/"), requeue=False))).can_follow
+    bed.run("scancel", held.id)
+    assert not held.until(held.port(), lambda job: job.phase == "ended").can_follow
 
 
 def test_a_preemption_is_seen_while_the_job_still_runs(bed, tmp_path):

@@ -76,6 +76,24 @@ def test_a_preemption_ends_with_its_grace_time_and_what_fails_is_not_known() -> 
     assert (blind.ends_at, blind.can_follow) == (None, False)
 
 
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.ENDED])
+def test_a_job_that_does_not_run_has_no_end_to_come_and_may_be_requeued_all_the_same(phase: Phase) -> None:
+    told = Told({"squeue --noheader": "2026-12-01T05:25:02|N/A|1|\n"})
+    shown = Jobs("/nowhere", told, Following()).describe(replace(ROW, phase=phase))
+    assert (shown.ends_at, shown.ends_by, shown.can_follow) == (None, "", True)
+    assert "--states=all" in told.asked[0]
+
+
+def test_one_that_waits_is_told_to_begin_each_time(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "scontrol update": ""}, (Phase.WAITING,))
+    waits = replace(ROW, phase=Phase.WAITING, start="", nodes=())
+    for _ in range(2):  # in two requeues: it has no start to tell them apart
+        Jobs(str(tmp_path), told, Following()).next_job(waits, [])
+    assert [argv[1] for argv in told.asked].count("update") == 2
+    assert ("scontrol", "requeue", "12") not in told.asked
+
+
 @pytest.mark.parametrize(
     ("requeue", "following", "can"),
     [
