@@ -84,12 +84,16 @@ class Jobs:
         self._following = following
         self._times = parsing.JobTimes()
         self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
+        self._seen = ("", "")
         self._asked: dict[Callable[[JobRow], None], float] = {}
         self._next: dict[str, str] = {}
 
     def describe(self, row: JobRow) -> Job:
         """What holds the nodes, from a row that was just read. What can't be read of its end is not known."""
         phase = _PHASES[row.phase]
+        if self._seen != (row.start, phase):  # what was read of another start, or while it waited, holds no more
+            self._seen = (row.start, phase)
+            self._asked.clear()
         self._sometimes(self._read_times, row, ENDS_S)  # of one that is over too: may it be requeued?
         if phase == "running":
             self._sometimes(self._read_maintenance, row, MAINTENANCE_S)

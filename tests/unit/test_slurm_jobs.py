@@ -84,6 +84,17 @@ def test_a_job_that_does_not_run_has_no_end_to_come_and_may_be_requeued_all_the_
     assert "--states=all" in told.asked[0]
 
 
+def test_what_was_read_while_a_job_waited_is_read_anew_when_it_runs() -> None:
+    told = Told({"squeue --noheader": "N/A|N/A|0|\n"})
+    jobs = Jobs("/nowhere", told, Following())
+    assert not jobs.describe(replace(ROW, phase=Phase.WAITING, start="")).can_follow
+    told.answers["squeue --noheader"] = "2026-12-01T05:25:02|N/A|1|\n"
+    shown = jobs.describe(ROW)
+    assert (shown.ends_at, shown.ends_by, shown.can_follow) == (END, "time limit", True)
+    told.answers["squeue --noheader"] = "N/A|N/A|0|\n"
+    assert jobs.describe(ROW) == shown  # not at every look
+
+
 def test_one_that_waits_is_told_to_begin_each_time(tmp_path) -> None:
     (tmp_path / "nodes").mkdir()
     told = Told({"scontrol -o": SHOWN, "scontrol update": ""}, (Phase.WAITING,))
