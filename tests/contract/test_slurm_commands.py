@@ -145,11 +145,21 @@ def test_stop_reaches_what_the_tasks_have_started(world, leaves):
     world.until(lambda _: not any(world.tasks(node) for node in world.nodes[:2]))
 
 
+def sruns(claim) -> tuple[int, int]:
+    """Pids of a step's srun and of its child, which kills the step when srun ends without a word."""
+    named = [one for one in processes.members(claim.session) if Path(f"/proc/{one.pid}/comm").read_text() == "srun\n"]
+    (child,) = [one for one in named if one.parent in {other.pid for other in named}]
+    return child.parent, child.pid
+
+
 def test_a_step_outlives_its_srun_and_is_adopted(world):
     world.run(shell('while sleep 0.1; do echo "alive $SLURM_PROCID"; done'))
     claim = launching.read_claim(world.run_dir, STEP)
     assert claim is not None
     assert claim.session != os.getsid(0)
+    _, child = sruns(claim)
+    processes.send([child], signal.SIGKILL)  # first, as what ends both at once may also do
+    assert processes.wait_gone([child], WAIT_S)
     processes.send([one.pid for one in processes.members(claim.session)], signal.SIGKILL)
     assert processes.wait_gone([claim.pid], WAIT_S)
     lines = world.output().count("alive")
@@ -159,6 +169,17 @@ def test_a_step_outlives_its_srun_and_is_adopted(world):
     world.cluster.launch(world.spec())
     world.cluster.stop(STEP, 1)
     world.done()
+
+
+def test_a_step_whose_srun_alone_is_killed_is_ended_by_the_child_of_srun(world):
+    world.run()
+    claim = launching.read_claim(world.run_dir, STEP)
+    assert claim is not None
+    srun, _ = sruns(claim)
+    processes.send([srun], signal.SIGKILL)
+    world.done()
+    world.until(lambda _: not any(world.tasks(node) for node in world.nodes))
+    assert launching.exit_code(world.run_dir, STEP) == 128 + signal.SIGKILL
 
 
 def test_what_cannot_be_started_is_over_and_says_why(world):
