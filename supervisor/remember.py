@@ -421,7 +421,8 @@ def _ended(book: Notebook, view: View, layout: Layout) -> None:
     clean = shown is not None and shown.ended_well(layout.world)
     if not (clean or wish is not None) or (view.store_as_of or 0.0) < attempt.closed_at:
         return
-    if any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints):
+    unsealed = any(c.attempt == attempt.number and c.phase is CheckpointPhase.FRAMEWORK_DONE for c in view.checkpoints)
+    if unsealed and history.mode != "observe":  # there nobody seals
         return
     if incident is not None and shown is not None:
         book.note(IncidentClosed(incident.number, shown.frontier))

@@ -632,7 +632,7 @@ def saved_last() -> Then:
         last = history.attempt
         if last is None or last.closed_at is None:
             return "the attempt is not over"
-        newest = world.store.completed()[-1].counters.step
+        newest = max((save.counters.step for save in world.store.completed()), default=0)
         return (
             None
             if newest == last.last_step

@@ -16,4 +16,5 @@ STORY = {
         ended("stopped"),
     ),
     "until": "09:15",
+    "modes": ("auto", "approve", "observe"),
 }

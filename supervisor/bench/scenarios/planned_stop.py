@@ -13,4 +13,5 @@ STORY = {
         exit_code(0),
     ),
     "until": "09:10",
+    "modes": ("auto", "approve", "observe"),
 }
