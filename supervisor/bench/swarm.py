@@ -160,8 +160,8 @@ class Drawn:
     kills: frozenset[int]
 
 
-def draw(seed: int) -> Drawn:
-    """The world, the profile, the person, the faults and when, and where the controller dies."""
+def draw(seed: int, *, jobs: bool = True) -> Drawn:
+    """The world, the profile, the person, the faults and when, and where the controller dies. Without `jobs`: in no job."""
     rng = Random(seed)
     layout = rng.choice(_LAYOUTS)
     job = Job(
@@ -203,7 +203,8 @@ def draw(seed: int) -> Drawn:
     count = rng.randrange(1, 15)
     faults = sorted((rng.uniform(20.0, SAFETY_S), rng.choice(mix)) for _ in range(count))
     kills = frozenset(rng.randrange(1_500) for _ in range(rng.choice([0, 0, 1, 4, 20])))
-    return _with_job(_with_looks(_with_archive(Drawn(given, tuple(faults), kills), seed), seed), seed)
+    drawn = _with_looks(_with_archive(Drawn(given, tuple(faults), kills), seed), seed)
+    return _with_job(drawn, seed) if jobs else drawn
 
 
 def _with_looks(drawn: Drawn, seed: int) -> Drawn:
@@ -242,13 +243,13 @@ def _with_archive(drawn: Drawn, seed: int) -> Drawn:
     return Drawn(given, tuple(sorted((*drawn.faults, *more))), drawn.kills)
 
 
-def swarm_one(seed: int) -> Outcome:
+def swarm_one(seed: int, *, jobs: bool = True) -> Outcome:
     """One seed, to its end."""
-    drawn = draw(seed)
+    drawn = draw(seed, jobs=jobs)
     watch = Checkers()
     world = SimWorld(drawn.given, seed, Points(drawn.kills), watch)
     watch.world = world
-    begin, apart, looks, jobs = clock(drawn.given.start), Random(seed), Random(seed), Random(seed)
+    begin, apart, looks, held = clock(drawn.given.start), Random(seed), Random(seed), Random(seed)
 
     def hit(name: str) -> None:
         if name in FAULTS:
@@ -256,7 +257,7 @@ def swarm_one(seed: int) -> Outcome:
         elif name in SPARE_FAULTS:
             SPARE_FAULTS[name](world, looks)
         elif name in JOB_FAULTS:
-            JOB_FAULTS[name](world, jobs)
+            JOB_FAULTS[name](world, held)
         else:
             ARCHIVE_FAULTS[name](world, apart)
 

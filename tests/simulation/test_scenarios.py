@@ -59,7 +59,9 @@ def test_the_same_bytes_in_another_process_with_another_hash_seed() -> None:
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("name", ["ten-forty", "no-spare", "newest-broken", "planned-stop", "person-errs"])
+@pytest.mark.parametrize(
+    "name", ["ten-forty", "no-spare", "newest-broken", "planned-stop", "person-errs", "time-limit", "no-spare-next-job"]
+)
 def test_everything_done_twice_leaves_the_same_world(name: str) -> None:
     once, twice = (tell(every()[name], twice=again) for again in (False, True))
     assert twice.good, twice.why()
@@ -98,5 +100,5 @@ def test_a_scenario_that_does_not_hold_is_told() -> None:
 @pytest.mark.parametrize("seed", [36, 90])
 def test_seeds_that_have_found_something(seed: int) -> None:
     """36: a save was published behind the fence of a halt. 90: a run stayed down after its halt had been lifted."""
-    outcome = swarm_one(seed)
+    outcome = swarm_one(seed, jobs=False)
     assert outcome.good, outcome.why()

@@ -21,6 +21,13 @@ def test_the_seeds_draw_every_fault() -> None:
 
 @pytest.mark.parametrize("seed", [170, 10484, 10688, 10795])
 def test_seeds_that_once_failed(seed: int) -> None:
+    """From a time when no world had a job."""
+    assert swarm_one(seed, jobs=False).why() == []
+
+
+@pytest.mark.parametrize("seed", [18, 142, 199])
+def test_seeds_with_a_job_that_once_failed(seed: int) -> None:
+    """18: every spare was drained on the way to one. 142: a fault behind a stop that no rank had been asked for."""
     assert swarm_one(seed).why() == []
 
 
