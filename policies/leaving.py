@@ -59,14 +59,13 @@ def _for_the_end(job: JobView, history: History, rules: Rules, now: float, *, au
         return None
     goes_on = auto and job.can_follow
     left = max(0.0, job.ends_at - now)
-    text = f"job {job.id} ends in {left / 60:.0f} min ({job.ends_by})"
+    text = f"job {job.id} ends soon ({job.ends_by})"
     if ends_soon(job, history, rules, now) and history.mode != "observe":
-        text = f"job {job.id} ends soon ({job.ends_by})"
         return Leave(Reason.PLANNED_STOP, text, "next-job" if goes_on else "end", acts=True)
     if goes_on or left > rules.job.told_s:
         return None
-    told = f"job {job.id} ends soon ({job.ends_by}); the run saves and stops before, and does not go on by itself"
-    return Leave(Reason.JOB_ENDS, told, "end", acts=False)
+    text += "; the run saves and stops before, and does not go on by itself"
+    return Leave(Reason.JOB_ENDS, text, "end", acts=False)
 
 
 def _for_a_drain(

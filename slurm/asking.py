@@ -25,11 +25,8 @@ class Commands:
     def ask(
         self, *argv: str, deadline_s: float | None = None, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Answer:
-        """Run one command, with `env` beside the usual. One that can't even be started has failed like any other."""
-        try:
-            return call(argv, self._call_s if deadline_s is None else deadline_s, {**self.env, **(env or {})}, cwd)
-        except OSError as error:
-            return Answer(127, "", str(error))
+        """Run one command, with `env` beside the usual."""
+        return call(argv, self._call_s if deadline_s is None else deadline_s, {**self.env, **(env or {})}, cwd)
 
     def doubt(self) -> None:
         """Somebody else had no answer from Slurm: the next read begins with a ping."""

@@ -47,10 +47,17 @@ def clean_environment(outer: Mapping[str, str]) -> dict[str, str]:
 
 
 def call(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: str | None = None) -> Answer:
-    """Run a command and wait for it, `deadline_s` at most. Raises OSError when it can't be started.
+    """Run a command and wait for it, `deadline_s` at most. One that can't even be started has failed like any other: code 127.
 
     It speaks English and UTC, whatever the language and zone of who asks.
     """
+    try:
+        return _ran(argv, deadline_s, env, cwd)
+    except OSError as error:
+        return Answer(127, "", str(error))
+
+
+def _ran(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: str | None) -> Answer:
     until = time.monotonic() + deadline_s
     with subprocess.Popen(
         list(argv),

@@ -83,14 +83,13 @@ class Job:
 class ClusterView:
     """What one read of the cluster gave. A step that is not in `steps` has never been, or has left no task.
 
-    `job` is None where no job holds the nodes.
+    `drain_refused`: why the last node that was to be kept from others is not; our own exclusion holds all the same. `job` is
+    None where no job holds the nodes.
     """
 
     nodes: Mapping[str, NodeRow]
     steps: Mapping[str, StepRow]
-    drain_refused: str = (
-        ""  # why the last node that was to be kept from others is not; our own exclusion holds all the same
-    )
+    drain_refused: str = ""
     job: Job | None = None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -85,7 +85,7 @@ class Jobs:
         self._times = parsing.JobTimes()
         self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
         self._seen = ("", "")
-        self._asked: dict[Callable[[JobRow], None], float] = {}
+        self._looked: dict[str, float] = {}
         self._next: dict[str, str] = {}
 
     def describe(self, row: JobRow) -> Job:
@@ -93,10 +93,11 @@ class Jobs:
         phase = _PHASES[row.phase]
         if self._seen != (row.start, phase):  # what was read of another start, or while it waited, holds no more
             self._seen = (row.start, phase)
-            self._asked.clear()
-        self._sometimes(self._read_times, row, ENDS_S)  # of one that is over too: may it be requeued?
-        if phase == "running":
-            self._sometimes(self._read_maintenance, row, MAINTENANCE_S)
+            self._looked.clear()
+        if self._is_due("times", ENDS_S):  # of one that is over too: may it be requeued?
+            self._read_times(row)
+        if phase == "running" and self._is_due("maintenance", MAINTENANCE_S):
+            self._read_maintenance()
         ends_at, by = self._end(row) if phase in {"running", "ending"} else (None, "")
         can = self._following.submission is not None or (self._following.requeue and self._times.requeue)
         return Job(row.id, row.start, phase, row.state, ends_at, by, can, self._asked_for(row))
@@ -126,11 +127,13 @@ class Jobs:
         known = [(at, by) for at, by in ends if at is not None]
         return min(known) if known else (None, "")
 
-    def _sometimes(self, read: Callable[[JobRow], None], row: JobRow, every_s: float) -> None:
+    def _is_due(self, what: str, every_s: float) -> bool:
+        """Was it last read so long ago? Then it is read now."""
         now = time.monotonic()
-        if now - self._asked.get(read, -every_s) >= every_s:
-            self._asked[read] = now
-            read(row)
+        due = what not in self._looked or now - self._looked[what] >= every_s
+        if due:
+            self._looked[what] = now
+        return due
 
     def _read_times(self, row: JobRow) -> None:
         answer = self._commands.ask(
@@ -140,11 +143,11 @@ class Jobs:
             if answer.ok:
                 self._times = parsing.times(answer.out)
 
-    def _read_maintenance(self, row: JobRow) -> None:
-        """Those that are still to begin; a node on which it has begun shows it in its state. Of whoever's `row` is."""
+    def _read_maintenance(self) -> None:
+        """Those that are still to begin; a node on which it has begun shows it in its state."""
         answer = self._commands.ask("scontrol", "-o", "show", "reservation")
         with suppress(ValueError):
-            if answer.ok and row.nodes:
+            if answer.ok:
                 found = parsing.maintenance(answer.out)
                 self._maintenance = tuple((at, nodes) for at, nodes in found if at > time.time())
 

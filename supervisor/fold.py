@@ -156,9 +156,8 @@ def _intend(history: History, action: actions.Action, epoch: int, at: float) -> 
     if isinstance(action, actions.Bar):
         reason = next((i.trouble.reason for i in history.incidents if i.number == action.incident), Reason.NODE_LOST)
         until = None if action.bar_s is None else at + action.bar_s
-        known = {
-            b.node for b in history.bars if b.incident == action.incident
-        }  # asked again: the cluster did not hear it
+        # One that is asked for again, because the cluster did not hear it, has its bar already.
+        known = {b.node for b in history.bars if b.incident == action.incident}
         new = tuple(Bar(n, at, action.incident, reason, until) for n in action.nodes if n not in known)
         before_it = next((i.barred for i in history.incidents if i.number == action.incident), ())
         history = _incident(history, action.incident, barred=(*before_it, *(b.node for b in new)))

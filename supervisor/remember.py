@@ -58,10 +58,10 @@ from supervisor.journal.entries import (
 
 TAKEN_AWAY_S = 1.0
 """Slurm shows a job as ending before it signals it; a look that began this much later than a rank's end has seen that."""
-GIVEN_UP = frozenset({"CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED"})
-"""Ends of a job that somebody has wanted, or that our own exit code has made: none follows by itself."""
-REVOKED = GIVEN_UP - {"COMPLETED", "FAILED"}
-"""Ends that somebody has wanted. Our own exit code, or a script that failed, says nothing about a run that is to go on."""
+WANTED_ENDS = frozenset({"CANCELLED", "DEADLINE", "REVOKED"})
+"""Ends of a job, in Slurm's words, that somebody has wanted: they end the run too, also one that is to go on in the next job."""
+OWN_ENDS = frozenset({"COMPLETED", "FAILED"})
+"""Ends that our own exit code, or a script that failed, has made: no job follows by itself, but one that was asked for does."""
 AGENTS_TELL_S = 5.0
 """Agents connect to a new controller every 2 s at the latest; one that has not come after this time is not waited for."""
 
@@ -113,13 +113,13 @@ def _job(book: Notebook, view: View) -> None:
     ):
         book.note(JobBegan(job.id, job.start))
     if job.phase is JobPhase.ENDED and history.stop_asked is None and not history.ended and not history.halted:
-        taken = history.mode == "auto" and job.can_follow and job.word not in GIVEN_UP
+        taken = history.mode == "auto" and job.can_follow and job.word not in WANTED_ENDS | OWN_ENDS
         book.note(StopAsked("slurm", "next-job" if taken else "end", why=f"job {job.id} is {job.word}"))
-    if job.phase is JobPhase.ENDED and job.word in REVOKED and not job.next:
-        _revoked(book, job)
+    if job.phase is JobPhase.ENDED and job.word in WANTED_ENDS and not job.next:
+        _cancelled(book, job)
 
 
-def _revoked(book: Notebook, job: JobView) -> None:
+def _cancelled(book: Notebook, job: JobView) -> None:
     """Whoever cancels the job means the run too, also while that is on its way to the next one."""
     history = book.history
     if history.ended == "next-job":

@@ -110,15 +110,12 @@ def everything(path: str, run_dir: str, job: str, step_s: float, late: Late) -> 
 
 def asking() -> Ask:
     """Commands of this machine, each with a deadline."""
-    from slurm.calls import Answer, call, clean_environment  # noqa: PLC0415
+    from slurm.calls import call, clean_environment  # noqa: PLC0415
 
     env = clean_environment(os.environ)
 
     def ask(*argv: str) -> Answer:
-        try:
-            return call(argv, CALL_S, env)
-        except OSError as error:
-            return Answer(127, "", str(error))
+        return call(argv, CALL_S, env)
 
     return ask
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from supervisor.doctor.machine import SLURMS
 from supervisor.doctor.verdict import Check
-from supervisor.errors import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT, NOT_YET_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT
 
-_OURS: Final = (1, 2, 3, 4, 70)
+_OURS: Final = (1, 2, NOT_YET_EXIT, REFUSED_EXIT, OWN_FAULT_EXIT)
 """Other codes that `relight run` ends with; a job that ends with one of them wants a person, not a requeue."""
 _ADMIN: Final = "ask the cluster's administrators for"
 

@@ -44,8 +44,8 @@ class Clock:
 class Tried:
     """What came of it, by peer. `lost`: who fell silent, and when. `wins`: for each name who says that he made it.
 
-    `locked`: who got a lock that we held. `free`: who was refused one that nobody held. `sight`: seconds until a new file
-    and a replaced one were seen, None: not within the deadline. `errors`: what the file system refused, by what was tried.
+    `got_held`: who got a lock that we held. `refused_free`: who was refused one that nobody held. `sight`: seconds until a new
+    file and a replaced one were seen, None: not within the deadline. `errors`: what the file system refused, by what was tried.
     """
 
     peers: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class Tried:
     lost: dict[str, str] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     wins: tuple[tuple[str, ...], ...] = ()
-    locked: list[str] = field(default_factory=list)
-    free: list[str] = field(default_factory=list)
+    got_held: list[str] = field(default_factory=list)
+    refused_free: list[str] = field(default_factory=list)
     sight: dict[str, float | None] = field(default_factory=dict)
     errors: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -147,10 +147,11 @@ async def meet(
 
     `more` is added to the task of each peer. Raises OSError when nothing can listen here or the folder refuses us.
     """
-    door = Door(secrets.token_hex(16), expected, name, tell)
+    token = secrets.token_hex(16)
+    door = Door(token, expected, name, tell)
     server = await asyncio.start_server(door.admit, bind, 0, limit=LINE_MAX, backlog=4096)
     port = server.sockets[0].getsockname()[1]
-    task = {"port": port, "token": door._token, "folder": folder, "deadline_s": deadline_s + 120.0, **more}  # noqa: SLF001
+    task = {"port": port, "token": token, "folder": folder, "deadline_s": deadline_s + 120.0, **more}
     try:
         async with crew(task) as over:
             waits = {asyncio.ensure_future(door.full.wait()), asyncio.ensure_future(over)}
@@ -243,13 +244,13 @@ class Trials:
                 self._tried.errors["lock"] = {"this process": error.strerror or str(error)}
                 return
             told = await self._each(self._peers, "lock", name="lock")
-            self._tried.locked = sorted(name for name, answer in told.items() if answer.get("got") is not False)
+            self._tried.got_held = sorted(name for name, answer in told.items() if answer.get("got") is not False)
         finally:
             os.close(handle)
         for peer in self._peers[:_FREE_TRIED]:
             answer = (await self._each([peer], "lock", name="lock")).get(peer.name)
             if answer is not None and answer.get("got") is not True:
-                self._tried.free.append(peer.name)
+                self._tried.refused_free.append(peer.name)
 
     async def _sight(self) -> None:
         """A file that is new, after it was looked for in vain, and one that is replaced, after it was read."""

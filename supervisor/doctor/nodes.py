@@ -12,7 +12,6 @@ from supervisor.doctor.step import Heard
 from supervisor.doctor.verdict import Check
 from supervisor.telling.say import clean, count, names, size, span
 
-LEAST_PYTHON: Final = (3, 11)
 TMP_BYTES: Final = 1 << 28
 """Sockets, a warm process's files and stacks of a node's ranks: some MB; 256 MiB leaves room for what else lies there."""
 CLOCK_WARN_S: Final = 0.5

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from supervisor.doctor import probe
-from supervisor.doctor.meeting import Crew, Tried, children, meet
+from supervisor.doctor.meeting import SIGHT_S, Crew, Tried, children, meet
 from supervisor.doctor.verdict import Check
 from supervisor.telling.say import count, names, span
 
@@ -143,10 +143,10 @@ def locks(tried: Tried, name: str = "fs-lock", what: str = "process") -> Check:
         return wrong
     text = f"a lock was tried by {count(len(tried.peers), what, _many(what))}"
     right = f"{_WANTED} with locks (Lustre: mount option flock): one agent a node stands on them"
-    if tried.locked:
-        return Check(name, "bad", f"{text}: {names(tried.locked)} got one that was held", right)
-    if tried.free:
-        return Check(name, "bad", f"{text}: {names(tried.free)} was refused one that nobody held", right)
+    if tried.got_held:
+        return Check(name, "bad", f"{text}: {names(tried.got_held)} got one that was held", right)
+    if tried.refused_free:
+        return Check(name, "bad", f"{text}: {names(tried.refused_free)} was refused one that nobody held", right)
     return Check(name, "ok", f"{text}: refused while it was held, given when it was free")
 
 
@@ -158,7 +158,7 @@ def sight(tried: Tried, name: str = "fs-sight", what: str = "process") -> Check:
     blind = sorted(one for one, seconds in tried.sight.items() if seconds is None)
     right = f"{_WANTED}, with caches that let go within a second (NFS: mount options actimeo=1, lookupcache=positive)"
     if blind:
-        return Check(name, "bad", f"{names(blind)} did not see a new or replaced file within 10 s", right)
+        return Check(name, "bad", f"{names(blind)} did not see a new or replaced file within {SIGHT_S:.0f} s", right)
     seen = [seconds for seconds in tried.sight.values() if seconds is not None]
     if not seen:
         return Check(name, "unknown", "nobody answered", "try again")

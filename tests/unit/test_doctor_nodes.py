@@ -242,7 +242,7 @@ def test_a_lost_exclusion_between_nodes_is_bad():
     one.tried.wins = (("n001", "n003"),)
     check = judged(one)["nodes-create"]
     assert (check.state, "n001, n003 all got the same one" in check.seen) == ("bad", True)
-    one = replace(heard(), tried=replace(heard().tried, locked=["n003"]))
+    one = replace(heard(), tried=replace(heard().tried, got_held=["n003"]))
     assert judged(one)["nodes-lock"].state == "bad"
 
 
