@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ AGAIN_S: Final = 3
 """So long after its end a requeued job begins. 24.11 calls one FAILED ("Job credential revoked") that begins on the same node
 within the second in which it has ended: 5 of 8 with StartTime=now, none of 8 with now+1. Clocks of nodes differ.
 """
+TOO_MANY: Final = "Requested node configuration is not available"
+"""What sbatch says at once where the partition has fewer nodes than are asked for, without the excluded ones (22.05.8)."""
 _PHASES: Final[Mapping[Phase, Literal["waiting", "running", "ending", "ended"]]] = {
     Phase.WAITING: "waiting",
     Phase.RUNNING: "running",
@@ -49,22 +52,41 @@ class Submission:
 
     words: tuple[str, ...]
     cwd: str
+    least: int = 0
+    """The nodes of the training, without spares; 0: not known."""
 
     def text(self) -> str:
         """As one line, for the job's environment."""
-        return json.dumps({"words": self.words, "cwd": self.cwd}, separators=(",", ":"))
+        return json.dumps({"words": self.words, "cwd": self.cwd, "least": self.least}, separators=(",", ":"))
+
+    def smaller(self, by: int) -> tuple[str, ...]:
+        """The words for `by` spares fewer; empty where those can't be gone without, or it isn't known.
+
+        Only what `relight sbatch` has put before the script is changed; the script's own arguments may look alike.
+        """
+        count = re.fullmatch(r"--nodes=(\d{1,6})", self.words[0], re.ASCII)
+        if count is None or not self.least or int(count[1]) - by < self.least:
+            return ()
+        had, words = int(count[1]), list(self.words)
+        words[0] = f"--nodes={had - by}"
+        for at, word in enumerate(words):
+            if not word.startswith("--"):
+                break
+            if total := re.fullmatch(r"--ntasks=(\d{1,9})", word, re.ASCII):
+                words[at] = f"--ntasks={int(total[1]) // had * (had - by)}"
+        return tuple(words)
 
     @classmethod
     def read(cls, text: str) -> Submission | None:
         """None for what is none."""
         try:
             found = json.loads(text)
-            words, cwd = found["words"], found["cwd"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            words, cwd, least = found["words"], found["cwd"], found.get("least", 0)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if not (isinstance(words, list) and words and isinstance(cwd, str) and all(isinstance(w, str) for w in words)):
             return None
-        return cls(tuple(words), cwd)
+        return cls(tuple(words), cwd, least if type(least) is int else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +213,12 @@ class Jobs:
         words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]
         known = {"SBATCH_NO_KILL": "set"}  # as `relight sbatch` has it: inside the job nothing else tells of it
         answer = self._commands.ask("sbatch", *words, *submission.words, cwd=submission.cwd, env=known)
+        # A job that is as large as its partition can't be had again without the barred nodes: each costs a spare then.
+        for fewer in range(1, 1 + len(without.split(",")) if without else 1):
+            smaller = submission.smaller(fewer)
+            if TOO_MANY not in answer.err or not smaller:
+                break
+            answer = self._commands.ask("sbatch", *words, *smaller, cwd=submission.cwd, env=known)
         number = answer.out.strip().split(";")[0]
         if not answer.ok or not number.isdigit():
             raise OSError(answer.why("sbatch"))

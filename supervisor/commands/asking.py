@@ -65,7 +65,7 @@ def entries_of(folder: str) -> list[Stamped]:
 def look(name: str) -> Seen:
     """Read a run. Raises UserError."""
     run = RunDir.of(name).must_exist()
-    history = fold_all(History(), entries_of(run.journal))
+    history = fold_all(History(run=os.path.basename(run.root)), entries_of(run.journal))
     now = time.time()
     holder = read_holder(run.path("lease"))
     alive = holder is not None and is_alive(holder, now)

@@ -43,6 +43,10 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     from supervisor.profiles import load_profile  # noqa: PLC0415
     from supervisor.telling.say import count  # noqa: PLC0415
 
+    if script.startswith("-"):
+        raise UserError(
+            f"{script}: relight sbatch has no such option. What sbatch is to know stands in the script: #SBATCH {script} ..."
+        )
     try:
         with open(script, "rb") as file:
             raw = file.read(SCRIPT_MAX + 1)
@@ -66,7 +70,7 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     click.echo(shlex.join(words), err=not dry_run)
     if dry_run:
         return 0
-    how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd())
+    how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd(), asked.nodes)
     try:
         # sbatch obeys the variable as it does --no-kill, and hands it on: inside the job nothing else tells of it.
         env = {**os.environ, SUBMISSION: how.text(), "SBATCH_NO_KILL": "set"}

@@ -54,6 +54,8 @@ def command(run: str | None, as_json: bool) -> int:
         click.echo(json.dumps(shown))
     else:
         click.echo(status_text(seen.history, status.view if status else None, seen.now, seen.known), nl=False)
+        if status and status.reason == Reason.NEXT_JOB and seen.history.ended:  # such a wait is not in the journal
+            click.echo(f"Waiting: {sentence(status.text)} See: relight runbook {status.reason}")
         if status and status.reason in LOOK_SOON | {Reason.ARCHIVE_BLIND}:
             soon = "It can't go on" if status.decision == "wait" else "Look at it soon"
             click.echo(f"{soon}: {sentence(status.text)} See: relight runbook {status.reason}")

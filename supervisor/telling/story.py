@@ -78,6 +78,8 @@ def unwatched(history: History, known: Known) -> str:
         return ""
     since = known.unwatched_since
     if since is None:
+        if not history.epoch:  # none has got so far yet, and one may just be starting
+            return ""
         return "no controller is alive."
     return f"no controller is alive since {clock(since, known.zone, known.now)}; this is what the last one wrote."
 
@@ -128,7 +130,12 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
     mode = f"{history.mode} (paused)" if history.paused else history.mode
     run, nobody = clean(history.run, 64), unwatched(history, known)
     lines = [f"{run}: {nobody}", f"Take over: {known.take_over}"] if nobody else []
-    lines += [f"{run}: {_standing(history)}", f"Mode {mode}, epoch {history.epoch}."]
+    lines += [f"{run}: {_standing(history)}"]
+    if known.unwatched and not nobody and not history.ended:
+        lines.append(
+            "Nothing is in its journal yet: its controller is starting, or has ended early. Its own output says."
+        )
+    lines.append(f"Mode {mode}, epoch {history.epoch}.")
     lines += job_lines(history, view, now, known)
     lines += _attempt_lines(history, view.attempt if view else None, now, known)
     if view is None:

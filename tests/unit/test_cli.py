@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from builders import APPROVE, Scene, training
 
-from policies.facts import Continue
+from policies.facts import Continue, Wait
 from policies.reasons import Reason
 from supervisor.cli import COMMANDS, main
 from supervisor.journal import requests
+from supervisor.journal.entries import Ended
 from supervisor.journal.journal import Journal
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings, freeze
@@ -144,6 +145,18 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
     assert told["standing"] == "no controller is alive. Before: no incident is open."
 
 
+def test_a_run_that_has_just_begun_is_not_called_forsaken(relight, tmp_path: Path) -> None:
+    root = Path(journaled(tmp_path, training()))
+    for segment in (root / "journal").iterdir():
+        segment.unlink()
+    code, out, err = relight("status", "demo")
+    assert (code, err) == (3, "")
+    assert out.splitlines()[:2] == [
+        "demo: not started yet.",
+        "Nothing is in its journal yet: its controller is starting, or has ended early. Its own output says.",
+    ]
+
+
 def test_without_a_run_the_runs_are_listed(relight, tmp_path: Path) -> None:
     journaled(tmp_path, training())
     (tmp_path / "relight-runs" / "torn" / "journal").mkdir(parents=True)
@@ -169,6 +182,18 @@ def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Pat
         out = relight("status", "demo")[1]
         assert said in out
         assert ("Look at it soon" in out) is bool(said)
+
+
+def test_between_two_jobs_a_status_says_why_there_is_none(relight, tmp_path: Path) -> None:
+    scene = training()
+    root = Path(journaled(tmp_path, scene))
+    refused = Wait(Reason.NEXT_JOB, scene.now, "sbatch: error: no")
+    (root / "status.json").write_text(json.dumps(status_json(scene.view, refused, None, scene.now)))
+    assert "sbatch: error" not in relight("status", "demo")[1]  # while it trains its own decision stands
+    journal, _ = Journal.begin(str(root / "journal"), lambda: scene.now, "h", 2)
+    journal.append([Ended("next-job")], scene.now)
+    journal.close()
+    assert relight("status", "demo")[1].endswith("Waiting: sbatch: error: no. See: relight runbook next-job\n")
 
 
 def test_a_halted_run_is_a_negative_answer(relight, tmp_path: Path) -> None:

@@ -145,6 +145,8 @@ def test_it_is_submitted_as_shown_and_the_script_is_as_it_was(script, tmp_path, 
         ("echo\n", (), "no job script"),
         ("#!/bin/sh\n#SBATCH -N2\nsrun x\n", (), "does not call `relight run`"),
         (SCRIPT, ("--profile", "nope"), "profile nope: not known"),
+        (SCRIPT, ("--spare", "3"), "--spare: relight sbatch has no such option"),
+        (SCRIPT, ("-p", "debug"), "in the script: #SBATCH -p ..."),
         ("#!/bin/sh\n#SBATCH -N2 --array=1\nrelight run -- x\n", (), "line 2: --array"),
     ],
 )

@@ -168,6 +168,53 @@ def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:
     assert not list((tmp_path / "nodes").iterdir())
 
 
+class Small(Told):
+    """A partition that has `room` nodes when the excluded ones are left out, and says so as sbatch does."""
+
+    room = 0
+
+    def ask(self, *argv, deadline_s=None, cwd=None, env=None):
+        if argv[0] != "sbatch":
+            return super().ask(*argv, deadline_s=deadline_s, cwd=cwd, env=env)
+        self.asked.append(argv)
+        wanted = next(int(word.partition("=")[2]) for word in argv if word.startswith("--nodes="))
+        if wanted <= self.room:
+            return Answer(0, "13\n", "")
+        return Answer(
+            1, "", "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+        )
+
+
+@pytest.mark.parametrize(("room", "barred", "taken"), [(6, 1, 6), (5, 1, 5), (4, 2, 4), (4, 1, None), (3, 3, None)])
+def test_where_the_partition_is_too_small_without_the_barred_nodes_each_of_them_costs_a_spare(
+    tmp_path, room: int, barred: int, taken: int | None
+) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Small({"scontrol -o": SHOWN.replace("n[008-009]", "(null)"), "squeue": ""})
+    told.room = room
+    words = ("--nodes=6", "--no-kill", "--ntasks=48", "/shared/job.sbatch", "--nodes=6", "--ntasks=48")
+    again = Submission(words, "/shared", 4)
+    jobs = Jobs(str(tmp_path), told, Following(Submission.read(again.text())))
+    bars = [f"n{number:03d}" for number in range(1, barred + 1)]
+    if taken is None:
+        with pytest.raises(OSError, match="node configuration"):
+            jobs.next_job(ROW, bars)
+    else:
+        jobs.next_job(ROW, bars)
+        own = words[3:]  # the script and its arguments are not ours to change
+        assert submitted(told)[-1][-6:] == (f"--nodes={taken}", "--no-kill", f"--ntasks={taken * 8}", *own)
+    assert min(int(argv[-6].partition("=")[2]) for argv in submitted(told)) >= 4
+
+
+def test_how_many_the_training_needs_is_not_guessed(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Small({"scontrol -o": SHOWN, "squeue": ""})
+    old = Submission.read('{"words": ["--nodes=6", "/shared/job.sbatch"], "cwd": "/"}')
+    with pytest.raises(OSError, match="node configuration"):
+        Jobs(str(tmp_path), told, Following(old)).next_job(ROW, ["n002"])
+    assert len(submitted(told)) == 1
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"words": [], "cwd": "/"}', '{"words": [1], "cwd": "/"}', '{"words": ["a"], "cwd": 1}']
 )
