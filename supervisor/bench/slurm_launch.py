@@ -13,7 +13,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from supervisor.bench.real_run import Shape
 from supervisor.bench.slurmbed import install, light_script, ranks
 from supervisor.bench.slurmbed.bed import BedError, SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
-from supervisor.bench.slurmbed.supervised import SlurmRun
+from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
 from supervisor.errors import UserError
 
 LAUNCH_SHARE: Final = 1.3
@@ -119,8 +118,7 @@ def scene(
 
     `patient`: with so many nodes on a few cores beats are late, and nobody is to be called silent for it.
     """
-    folder = tempfile.mkdtemp(prefix="relight-slurm-launch-")
-    os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
+    folder = new_folder()
     shape = Shape(
         tp=1, pp=1, dp=slots, ranks_per_node=1, spares=spares, warm=warm, script=light_script.__file__,
         profile=_patient(folder) if patient else "bench",

@@ -125,9 +125,8 @@ class Hub:
         before = self._connections.get(greeting.node)
         self._connections[greeting.node] = connection
         self._met.add(greeting.node)
-        self._checked.pop(
-            greeting.node, None
-        )  # it may be another process, of a node that has booted since; it says it again
+        # It may be another process, of a node that has booted since; what was checked it says again.
+        self._checked.pop(greeting.node, None)
         self.changes += 1
         if before is not None:
             before.close()

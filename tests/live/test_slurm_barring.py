@@ -95,6 +95,6 @@ def test_without_the_right_the_run_goes_on_and_that_is_told_once_though_the_cont
     (refused,) = [one for one in entries if isinstance(one, DrainRefused)]
     assert "scontrol update" in refused.why
     assert [one.key for one in entries if isinstance(one, Told) and "drain" in one.key] == [NOT_DRAINED]
-    told = run.relight("status", run.run.root).stdout
+    told = run.relight("status", run.run.root)
     assert "Not drained, barred in this run alone: n002, n003." in told
     assert refused.why.rstrip(".") in told

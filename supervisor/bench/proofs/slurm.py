@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,7 @@ from supervisor.bench.real_run import Shape
 from supervisor.bench.slurmbed import install, job_strikes, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
-from supervisor.bench.slurmbed.supervised import SlurmRun
+from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
 from supervisor.errors import HALTED_EXIT
 
 SHAPE = Shape(
@@ -142,8 +141,7 @@ def _shapes() -> set[Shape]:
 def survive(work: Work, bed: SlurmBed, name: str, calm: str) -> None:
     """One run on `bed`, struck as the case says."""
     case = CASES[name]
-    folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
-    os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
+    folder = new_folder()
     env = bed.env if case.rights else bed.as_user(NOBODY, ("scontrol",))
     run = SlurmRun(bed, folder, replace(case.shape, profile=_profile(folder, case.rules)), env, options=case.options)
     outside = None

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +22,7 @@ from supervisor.bench.real_run import Shape
 from supervisor.bench.slurmbed import install, ranks
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
-from supervisor.bench.slurmbed.supervised import SlurmRun
+from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
 
 SHAPE = Shape(
     tp=1, pp=2, dp=2, ranks_per_node=2, spares=1, steps=40, save_every=8, asynchronous=True,
@@ -49,7 +48,7 @@ def warm(work: Work, bed: SlurmBed, calm: str) -> None:
         found = [ranks.find(run, rank) for rank in range(run.shape.world)]
         work.check("warm: every rank of the next attempt is forked", ok=all(one.forked for one in found))
 
-    survive(work, SlurmRun(bed, _folder(), replace(SHAPE, warm=True)), "warm", strike, calm)
+    survive(work, SlurmRun(bed, new_folder(), replace(SHAPE, warm=True)), "warm", strike, calm)
 
 
 def torchrun(work: Work, bed: SlurmBed, calm: str) -> None:
@@ -59,12 +58,12 @@ def torchrun(work: Work, bed: SlurmBed, calm: str) -> None:
         hosts = {step.hosts for step in _attempts(run)}
         work.check("torchrun: one task a node", ok=hosts == {run.slots()})
         found = [ranks.find(run, rank) for rank in range(run.shape.world)]
-        above = [_words(_parent(one.shim)) for one in found]
+        above = [ranks.words(ranks.parent(one.shim)) for one in found]
         work.check("torchrun: every shim is torchrun's child", ok=all(launchers.MODULE in words for words in above))
         os.kill(found[VICTIM].pid, signal.SIGKILL)
 
     command = (sys.executable, "-m", launchers.MODULE, "--nproc-per-node", str(SHAPE.ranks_per_node))
-    survive(work, SlurmRun(bed, _folder(), SHAPE, launcher=command), "torchrun", strike, calm)
+    survive(work, SlurmRun(bed, new_folder(), SHAPE, launcher=command), "torchrun", strike, calm)
 
 
 def srun_words(work: Work, bed: SlurmBed, calm: str) -> None:
@@ -79,7 +78,7 @@ def srun_words(work: Work, bed: SlurmBed, calm: str) -> None:
         record = run.run.attempt(1, "exit", f"rank_{VICTIM:05d}.json")
         work.check("words: there is no record", ok=not os.path.exists(record))
 
-    survive(work, SlurmRun(bed, _folder(), SHAPE), "words", strike, calm)
+    survive(work, SlurmRun(bed, new_folder(), SHAPE), "words", strike, calm)
 
 
 def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], None], calm: str) -> None:
@@ -126,22 +125,3 @@ def _attempts(run: SlurmRun) -> list[LaunchSpec]:
         localfiles.read_order(run.run.root, name.removesuffix(".json")) for name in names if name.endswith(".json")
     )
     return [order for order in orders if order.name.startswith("demo.a0")]
-
-
-def _words(pid: int) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().decode(errors="replace").split("\0")
-    except OSError:
-        return []
-
-
-def _parent(pid: int) -> int:
-    seen = processes.look(pid)
-    return seen.parent if seen is not None else 0
-
-
-def _folder() -> str:
-    folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
-    os.chmod(folder, 0o755)  # noqa: S103 - the nodes' daemons are other users
-    return folder

@@ -228,14 +228,6 @@ class SlurmBed:
         else:
             self.start_node(name)
 
-    def kill_process(self, name: str, command: str) -> None:
-        """SIGKILL the processes of a node that have this name, such as `slurmd` or `slurmstepd`, and see them gone."""
-        found = [pid for pid in self.node_pids(name) if _command(pid) == command]
-        if not found:
-            raise BedError(f"{name} has no {command}")
-        processes.send(found, signal.SIGKILL)
-        processes.wait_gone(found, _DEADLINE_S)
-
     def node_pids(self, name: str, node: subprocess.Popen[bytes] | None = None) -> list[int]:
         """Every process of a node, its first one among them, as this machine numbers them."""
         outer = (node or self._nodes[name]).pid

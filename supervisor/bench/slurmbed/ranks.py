@@ -1,4 +1,4 @@
-"""Which processes of a node of the test cluster are a rank and its shim: the nodes number their processes themselves."""
+"""The processes of a node of the test cluster: which are a rank and its shim, for the nodes number them themselves."""
 
 from __future__ import annotations
 
@@ -30,10 +30,24 @@ def find(run: SlurmRun, rank: int) -> RankFound:
         shim = outer[nodes.shim_pid(run.run.root, attempt.number, rank)]
     except KeyError:
         raise LookupError(f"rank {rank} does not run on {node}") from None
+    return RankFound(pid, shim, parent(pid) != shim)
+
+
+def parent(pid: int) -> int:
+    """Its parent, as this machine numbers them. Raises LookupError when it is gone."""
     seen = processes.look(pid)
     if seen is None:
-        raise LookupError(f"rank {rank} has just ended")
-    return RankFound(pid, shim, seen.parent != shim)
+        raise LookupError(f"process {pid} has just ended")
+    return seen.parent
+
+
+def words(pid: int) -> list[str]:
+    """Its command line; nothing when it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def _within(pid: int) -> int:

@@ -26,8 +26,7 @@ def rank_killed(run: SlurmRun) -> None:
 
 def stepd_killed(run: SlurmRun) -> None:
     """The slurmstepd of the ranks of one node is killed alone: its tasks go on, and nobody reports them."""
-    shim = ranks.find(run, 2).shim
-    os.kill(_parent(shim), signal.SIGKILL)
+    os.kill(ranks.parent(ranks.find(run, 2).shim), signal.SIGKILL)
 
 
 def node_crash(run: SlurmRun) -> None:
@@ -122,7 +121,7 @@ def batch_host(run: SlurmRun) -> None:
 def controller(run: SlurmRun) -> int:
     """The controller's process on the batch host; 0 where none is."""
     for pid in run.bed.node_pids(run.bed.job_nodes(run.at)[0]):
-        if b"--epoch-only" in _words(pid):
+        if "--epoch-only" in ranks.words(pid):
             return pid
     return 0
 
@@ -130,16 +129,3 @@ def controller(run: SlurmRun) -> int:
 def _moment(run: SlurmRun, name: str) -> bool:
     found = run.history().incidents
     return bool(found) and getattr(found[0].times, name) is not None
-
-
-def _words(pid: int) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return [b""]
-
-
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return int(file.read().rpartition(")")[2].split()[1])

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,13 @@ LOOK_S: Final = 0.1
 OVER: Final = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", ""}
 )
+
+
+def new_folder() -> str:
+    """A folder that the nodes' daemons can enter too, who are other users."""
+    folder = tempfile.mkdtemp(prefix="relight-slurm-run-")
+    os.chmod(folder, 0o755)  # noqa: S103 - for that
+    return folder
 
 
 @dataclass
@@ -75,36 +83,35 @@ class SlurmRun:
         call = f"exec {shlex.quote(sys.executable)} -m supervisor run --config {config} -- {train}"
         with open(script, "w", encoding="utf-8") as file:
             file.write("\n".join(["#!/bin/sh", *lines, call]) + "\n")
-        spares = ("--spares", str(one.spares))
-        told = self.relight("sbatch", *spares, *words, script)
-        if told.returncode:
-            raise UserError(f"relight sbatch: {told.stderr.strip()}", 1)
-        self.job = told.stdout.split()[-1]
+        self.job = self._sbatch(*words, script)
         return self.job
 
     def resubmit(self) -> str:
         """The same script once more, by hand; the job's id."""
-        told = self.relight("sbatch", "--spares", str(self.shape.spares), os.path.join(self.folder, "job.sbatch"))
-        if told.returncode:
-            raise UserError(f"relight sbatch: {told.stderr.strip()}", 1)
-        self.until(lambda: self.at == told.stdout.split()[-1], "the next job at work", 60)
-        return self.at
+        job = self._sbatch(os.path.join(self.folder, "job.sbatch"))
+        self.until(lambda: self.at == job, "the next job at work", 60)
+        return job
 
     def jobs(self) -> list[str]:
         """Every job of the cluster: the run's, in order."""
         return sorted(set(self.bed.run("squeue", "-h", "-t", "all", "-o", "%A").split()), key=int)
 
-    def relight(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """`relight WORDS`, as the user types it."""
-        env = self.environment()
-        return subprocess.run(
+    def _sbatch(self, *words: str) -> str:
+        return self.relight("sbatch", "--spares", str(self.shape.spares), *words).split()[-1]
+
+    def relight(self, *words: str) -> str:
+        """`relight WORDS`, as the user types it; what it printed. Raises UserError with what it said instead."""
+        told = subprocess.run(
             [sys.executable, "-m", "supervisor", *words],
             check=False,
             capture_output=True,
             text=True,
-            env=env,
+            env=self.environment(),
             cwd=self.folder,
         )
+        if told.returncode:
+            raise UserError(f"relight {words[0]}: {told.stderr.strip()}", 1)
+        return told.stdout
 
     def watch(self) -> subprocess.Popen[bytes]:
         """`relight watch`, beside the cluster; whoever asks ends it."""
