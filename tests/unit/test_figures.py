@@ -196,12 +196,12 @@ def test_costs_are_measured(tmp_path: Path):
     assert os.listdir(tmp_path / "seal") == []
 
 
-QUICK = Launch(0.4, {"confirmed s": 0.01, "relaunched s": 0.1}, 0.25)
+QUICK = Launch(0.3, {"confirmed s": 0.01, "relaunched s": 0.1}, 0.25)
 
 
 def test_launches_under_slurm_are_judged_beside_a_bare_srun():
     good = slurm_launch.of_launches(8, [QUICK, QUICK, Launch(9.0, QUICK.stages, 1.0)], slurm_launch.LAUNCH_SHARE)
-    assert (good.value, missed([good])) == (pytest.approx(1.6), [])
+    assert (good.value, missed([good])) == (pytest.approx(1.2), [])
     assert good.beside["bare srun s"] == 0.25
     slow = Launch(0.7, QUICK.stages, 0.25)
     assert missed([slurm_launch.of_launches(8, [slow, slow, QUICK], slurm_launch.LAUNCH_SHARE)])
