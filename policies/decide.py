@@ -195,6 +195,8 @@ def start(s: Situation) -> Decision | None:
         return None  # its own incident is answered below; one before it is still to be ended by the next attempt
     if s.history.stop_asked is not None and attempt is not None:
         return Wait(Reason.SEALING, s.now + LOOK_AGAIN_S, "the last save is checked")  # then the planned stop is done
+    if (stop := halting.barren_jobs(s.history, s.rules.budget)) is not None:
+        return _halt(s, s.history.incident, stop.reason, stop.seen, stop.lifts)
     nodes, barred = s.view.nodes, s.history.barred(s.now)
     assert nodes is not UNKNOWN  # noqa: S101 - wait_for_sight has answered before
     if (wait := _wait_until_heard_of(s, nodes, barred)) is not None:
@@ -258,7 +260,7 @@ def planned_stop(s: Situation) -> Decision | None:
     attempt, wish, job = s.history.attempt, s.history.stop_asked, s.view.job
     if wish is None or attempt is None or attempt.closed_at is not None or s.history.incident:
         return None
-    late = leaving.is_late(wish, s.shown, job, s.rules, s.now)
+    late = leaving.is_late(s.history, s.shown, job, s.rules, s.now)
     saved = wish.after_save and leaving.has_saved(wish, attempt, s.view)
     if wish.after_save and not saved and not late and not leaving.ends_soon(job, s.history, s.rules, s.now):
         return None

@@ -632,12 +632,18 @@ class StopWish:
 
 @dataclass(frozen=True, slots=True)
 class HoldingJob:
-    """The job that holds the nodes, since when the journal knows of it. `follows`: there was one before."""
+    """The job that holds the nodes, since when the journal knows of it. `follows`: there was one before.
+
+    `saves`: how many had been completed when it began; `barren`: so many jobs in a row before it trained, were left for the
+    next one, and completed none.
+    """
 
     id: str
     start: str
     at: float
     follows: bool = False
+    saves: int = 0
+    barren: int = 0
 
 
 @dataclass(frozen=True, slots=True)

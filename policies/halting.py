@@ -33,6 +33,18 @@ def judge(history: History, rules: Rules, now: float) -> Stop | None:
     )
 
 
+def barren_jobs(history: History, rules: BudgetRules) -> Stop | None:
+    """Jobs in a row that the run has left by itself, each without a completed save: one more would do the same steps again."""
+    job = history.job
+    if job is None or job.barren < rules.no_progress_attempts or _lifted(history) >= job.at:
+        return None
+    return Stop(
+        Reason.NO_PROGRESS,
+        f"{job.barren} jobs in a row were trained in and left for the next one, and none has completed a save",
+        "a longer time limit, or quicker starts and saves",
+    )
+
+
 def counting(history: History) -> tuple[Incident, ...]:
     """The incidents that count: those since a person last lifted a halt."""
     return tuple(i for i in history.incidents if i.trouble.at > _lifted(history))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from policies.facts import Attempt, AttemptView, History, JobView, NodeView, StopWish, Then, View
     from policies.rules import Rules
 
+LIMIT: Final = "time limit"
+"""What ends a job (`JobView.ends_by`) whose length is known from its begin."""
 SIGNALS: Final = frozenset({"SIGTERM", "SIGINT"})
 """Who asks for a stop when a job is taken away: then the wish ends with that job."""
 
@@ -40,7 +42,14 @@ def ends_soon(job: JobView | None, history: History, rules: Rules, now: float) -
     if job is None or job.ends_at is None:
         return False
     slowest = max((c.completed_s or c.written_s or 0.0 for c in history.save_costs[-8:]), default=0.0)
-    return now >= job.ends_at - max(rules.job.leave_s, 2 * slowest)
+    return now >= job.ends_at - max(_at_most(0.5, rules.job.leave_s, job, history), 2 * slowest)
+
+
+def _at_most(share: float, wanted_s: float, job: JobView, history: History) -> float:
+    """`wanted_s`, or this share of the job where its time limit is so short that nothing would be left to train in."""
+    if job.ends_at is None or job.ends_by != LIMIT or history.job is None or history.job.id != job.id:
+        return wanted_s  # a preemption or a maintenance comes when it comes, and says nothing about the job's length
+    return min(wanted_s, share * max(0.0, job.ends_at - history.job.at))
 
 
 def why_leave(history: History, view: View, rules: Rules, now: float) -> Leave | None:
@@ -118,9 +127,16 @@ def _is_lost(node: NodeView) -> bool:
     return gone or node.drained_by_other or bool(node.unhealthy)
 
 
-def is_late(wish: StopWish, shown: AttemptView | None, job: JobView | None, rules: Rules, now: float) -> bool:
+def is_late(history: History, shown: AttemptView | None, job: JobView | None, rules: Rules, now: float) -> bool:
     """Is what still runs to be stopped, though it has not saved? A person's stop without an end in sight may take its time."""
-    if job is not None and job.ends_at is not None and now >= job.ends_at - rules.job.down_s:
+    wish = history.stop_asked
+    if wish is None:
+        return False
+    if (
+        job is not None
+        and job.ends_at is not None
+        and now >= job.ends_at - _at_most(0.2, rules.job.down_s, job, history)
+    ):
         return True
     if wish.then == "end":
         return False

@@ -31,6 +31,8 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
+REFUSED_MAX: Final = 3
+"""So often a submission may fail before this job is requeued in its place. Chosen."""
 AGAIN_S: Final = 3
 """So long after its end a requeued job begins. 24.11 calls one FAILED ("Job credential revoked") that begins on the same node
 within the second in which it has ended: 5 of 8 with StartTime=now, none of 8 with now+1. Clocks of nodes differ.
@@ -97,6 +99,21 @@ class Following:
     requeue: bool = True
 
 
+def asked_for(run_dir: str, job: str, start: str) -> str:
+    """Which job was asked for to follow this one, or "requeued"; empty where none was, "?" where that can't be read."""
+    try:
+        with open(_note_of(run_dir, job, start), "rb") as file:
+            return str(json.loads(file.read(4096))["next"])[:64]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "?"  # somebody has asked, and what for can't be read: not asked again
+
+
+def _note_of(run_dir: str, job: str, start: str) -> str:
+    return f"{run_dir}/nodes/next-{job}-{start.replace(':', '')}.json"
+
+
 class Jobs:
     """Looks at the job that `commands` ask for, and asks for the next one."""
 
@@ -108,7 +125,8 @@ class Jobs:
         self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
         self._seen = ("", "")
         self._looked: dict[str, float] = {}
-        self._next: dict[str, str] = {}
+        self._next: dict[tuple[str, str], str] = {}
+        self._refused = 0
 
     def describe(self, row: JobRow) -> Job:
         """What holds the nodes, from a row that was just read. What can't be read of its end is not known."""
@@ -132,7 +150,11 @@ class Jobs:
         # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
         if submission is not None and row.phase is Phase.RUNNING:
             shown = self._shown(row)
-            self._note(row, self._waiting(row, shown) or self._submit(row, submission, _without(shown, exclude)))
+            found = self._waiting(row, shown) or self._submitted(row, submission, shown, exclude)
+            if found:
+                self._note(row, found)
+            else:
+                self._requeue(row, exclude)
         elif self._following.requeue:
             self._requeue(row, exclude)
         else:
@@ -175,24 +197,17 @@ class Jobs:
 
     # --- the next one ---
 
-    def _path(self, row: JobRow) -> str:
-        return f"{self._run_dir}/nodes/next-{row.id}-{row.start.replace(':', '')}.json"
-
     def _asked_for(self, row: JobRow) -> str:
-        path = self._path(row)
-        if path not in self._next:
-            try:
-                with open(path, "rb") as file:
-                    found = json.loads(file.read(4096))["next"]
-            except FileNotFoundError:
+        key = (row.id, row.start)
+        if key not in self._next:
+            found = asked_for(self._run_dir, *key)
+            if not found:
                 return ""
-            except (OSError, ValueError, KeyError, TypeError):
-                found = "?"  # somebody has asked, and what for can't be read: not asked again
-            self._next[path] = str(found)[:64]
-        return self._next[path]
+            self._next[key] = found
+        return self._next[key]
 
     def _note(self, row: JobRow, following: str) -> None:
-        write_once(self._path(row), {"schema": 1, "next": following})
+        write_once(_note_of(self._run_dir, row.id, row.start), {"schema": 1, "next": following})
 
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
@@ -208,6 +223,18 @@ class Jobs:
         if not answer.ok:
             raise OSError(answer.why("squeue"))
         return parsing.waiting_for(answer.out, row.id, parsing.job_name(shown))
+
+    def _submitted(self, row: JobRow, submission: Submission, shown: str, exclude: Sequence[str]) -> str:
+        """The new job's id; empty where it was refused again and again (the script is gone, a limit of jobs), and this one can
+        be requeued. Raises OSError.
+        """
+        try:
+            return self._submit(row, submission, _without(shown, exclude))
+        except OSError:
+            self._refused += 1
+            if self._refused < REFUSED_MAX or not (self._following.requeue and self._times.requeue):
+                raise
+            return self._waiting(row, shown)  # one of which only the reply was lost
 
     def _submit(self, row: JobRow, submission: Submission, without: str) -> str:
         words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]

@@ -155,7 +155,7 @@ def waiting_for(text: str, number: str, name: str) -> str:
     for line in _lines(text):
         one, _, rest = line.strip().partition("|")
         what, _, called = rest.partition("|")
-        if one.isdigit() and called == name and re.search(rf"\bafterany:(?:\d+:)*{number}\b", what):
+        if one.isdigit() and called == name.strip() and re.search(rf"\bafterany:(?:\d+:)*{number}\b", what):
             return one
     return ""
 

@@ -94,8 +94,10 @@ REFUSED: Final = {
 """Options that can't be, and what would be right."""
 
 
-def ask(text: str, spares: int, carry: Mapping[str, str] | None = None) -> Ask:
-    """Work out what to say beside the script; `carry` are variables for its environment. Raises ConflictError with the line."""
+def ask(text: str, spares: int, carry: Mapping[str, str] | None = None, passed: tuple[str, ...] = ()) -> Ask:
+    """Work out what to say beside the script; `carry` are variables for its environment, `passed` those of whoever submits
+    that have to reach it too. Raises ConflictError with the line.
+    """
     seen = {one.name: one for one in options(text)}  # the last of a name stands, as with sbatch
     for name, why in REFUSED.items():
         if name in seen:
@@ -107,10 +109,7 @@ def ask(text: str, spares: int, carry: Mapping[str, str] | None = None) -> Ask:
     nodes = _nodes(seen.get("nodes"))
     words = [f"--nodes={nodes + spares}", "--no-kill", "--requeue", "--open-mode=append"]
     words += [] if "exclusive" in seen else ["--exclusive"]
-    if carry:
-        given = seen.get("export")
-        first = given.value if given and given.value else "ALL"
-        words.append("--export=" + ",".join([first, *(f"{name}={value}" for name, value in carry.items())]))
+    words += _export(seen.get("export"), carry or {}, passed)
     words += _tasks(seen.get("ntasks"), nodes, spares)
     if (chosen := seen.get("nodelist")) and spares:
         raise ConflictError(
@@ -118,6 +117,21 @@ def ask(text: str, spares: int, carry: Mapping[str, str] | None = None) -> Ask:
             "take it away, or --spares 0 with the spares in the list"
         )
     return Ask(tuple(words), nodes, spares)
+
+
+def _export(given: Option | None, carry: Mapping[str, str], passed: tuple[str, ...]) -> list[str]:
+    """A list of variables is a whole one, so ours are added. NONE stands alone (sbatch(1))."""
+    said = given.value if given and given.value else "ALL"
+    if given and said.upper() in {"NONE", "NIL"}:
+        if carry:
+            names = ", ".join(carry)
+            raise ConflictError(
+                f"line {given.line}: --export={said}: {names} can't be given beside it: set it in the script"
+            )
+        return []
+    more = [] if said.split(",")[0].upper() == "ALL" else list(passed)
+    added = [*more, *(f"{name}={value}" for name, value in carry.items())]
+    return ["--export=" + ",".join([said, *added])] if added else []
 
 
 def _nodes(given: Option | None) -> int:

@@ -12,6 +12,7 @@ from policies.skipping import merge, spans_text
 from supervisor.journal.entries import (
     Approved,
     Chosen,
+    Ended,
     Entry,
     HaltedEntry,
     Paused,
@@ -85,6 +86,9 @@ def judge(request: Request, history: History, view: View, now: float) -> Reply:
 
 def _stop(request: Request, history: History, view: View) -> Reply:
     """A stop with a save, or as soon as a save is completed. In the next job a halted run goes on too."""
+    if history.ended == "next-job" and not request.next_job:
+        wish = StopAsked(request.who, "end", why=request.why)  # of a person: no next job fulfils it
+        return _yes(request, "the run does not go on in its next job", wish, Ended("stopped"))
     if history.ended or history.attempt is None:
         return _no(request, "nothing is running")
     if history.halted is not None and not request.next_job:

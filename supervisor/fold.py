@@ -188,11 +188,23 @@ def _reopen(history: History) -> History:
 
 def _job_began(history: History, entry: JobBegan, at: float) -> History:
     """What waited for its next job goes on. A wish to leave the job before is fulfilled, however that came to its end."""
-    wish = history.stop_asked
+    wish, barren = history.stop_asked, _barren(history)
     fulfilled = wish is not None and (wish.then != "end" or wish.who in SIGNALS)
     if history.job is not None and (fulfilled or history.ended == "next-job"):
         history = _reopen(history)
-    return replace(history, job=HoldingJob(entry.id, entry.start, at, follows=history.job is not None))
+    saves = len(history.completed)
+    job = HoldingJob(entry.id, entry.start, at, history.job is not None, saves, barren)
+    return replace(history, job=job)
+
+
+def _barren(history: History) -> int:
+    """How many jobs in a row, up to the one that holds the nodes, were left for the next one without a completed save."""
+    job, attempt = history.job, history.attempt
+    if job is None or attempt is None or history.ended != "next-job" or len(history.completed) > job.saves:
+        return 0
+    trained = attempt.intended_at >= job.at
+    lifted = history.resumed_at is not None and history.resumed_at >= job.at
+    return job.barren + 1 if trained and not lifted else 0
 
 
 def _close_attempt(history: History, entry: AttemptClosed, at: float) -> History:

@@ -60,7 +60,7 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
         if "," in profile:
             raise UserError(f"--profile {profile}: no comma can stand in it: sbatch would cut it there")
     try:
-        asked = sbatch.ask(text, spares, {"RELIGHT_PROFILE": profile} if profile else None)
+        asked = sbatch.ask(text, spares, {"RELIGHT_PROFILE": profile} if profile else None, (SUBMISSION,))
     except sbatch.ConflictError as error:
         raise UserError(f"{script}: {error}") from None
     if not sbatch.calls_relight(text):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import click
 
-from supervisor.commands.asking import look
+from slurm.jobs import asked_for
+from supervisor.commands.asking import Seen, look
 from supervisor.errors import HALTED_EXIT
 from supervisor.journal.lease import is_alive, read_holder
 
@@ -14,18 +16,20 @@ LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
 
 
-def stand_by(root: str, *, over_jobs: bool = False) -> int | None:
+def stand_by(root: str, *, over_jobs: bool = False, pause: Callable[[float], None] = time.sleep) -> int | None:
     """Wait while another controller lives; None when it is our turn, else the exit code: the run is over.
 
     `over_jobs`: a run that has left its job is waited for, until its next job has a controller; for whoever is in the job, it
-    is over then.
+    is over then. Where no next job was asked for, whoever should have has died (the batch host is lost): it is our turn.
     """
     said = False
     while True:
         seen = look(root)
         if not seen.alive:
             if seen.history.ended == "next-job" and over_jobs:
-                time.sleep(LOOK_S)
+                if _nobody_asked(seen):
+                    return None
+                pause(LOOK_S)
                 continue
             if seen.history.ended:
                 click.echo(f"{seen.history.run}: {seen.history.ended}", err=True)
@@ -40,5 +44,11 @@ def stand_by(root: str, *, over_jobs: bool = False) -> int | None:
             said = True
             click.echo(f"relight: standing by; controller {holder.pid} on {holder.host} is at work", err=True)
         while holder is not None and is_alive(holder, time.time()):
-            time.sleep(LOOK_S)
+            pause(LOOK_S)
             holder = read_holder(seen.run.path("lease"))
+
+
+def _nobody_asked(seen: Seen) -> bool:
+    """Is the run on its way to a next job that nobody has asked for?"""
+    job = seen.history.job
+    return job is not None and asked_for(seen.run.root, job.id, job.start) == ""

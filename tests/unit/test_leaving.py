@@ -27,7 +27,7 @@ from policies.reasons import Reason
 from policies.rules import JobRules, Rules, SpareRules
 from supervisor import actions
 from supervisor.answers import judge
-from supervisor.journal.entries import Decided, HaltedEntry, StopAsked
+from supervisor.journal.entries import Decided, HaltedEntry, Resumed, StopAsked
 from supervisor.journal.requests import Request
 
 JOB = JobView("12", "2026-12-01T05:00:00", JobPhase.RUNNING, "RUNNING", can_follow=True)
@@ -59,8 +59,11 @@ def decided(scene: Scene) -> object:
     return scene.settle().decision
 
 
-def ends_in(scene: Scene, seconds: float, by: str = "time limit") -> None:
+def ends_in(scene: Scene, seconds: float, by: str = "time limit", ran: float = 1e6) -> None:
+    """The job, which has run for `ran` seconds, ends after so many more."""
     assert scene.view.job is not None
+    assert scene.history.job is not None
+    scene.history = replace(scene.history, job=replace(scene.history.job, at=scene.now - ran))
     scene.view = replace(scene.view, job=replace(scene.view.job, ends_at=scene.now + seconds, ends_by=by))
 
 
@@ -415,3 +418,70 @@ def test_an_attempt_that_fails_before_it_is_accepted_is_not_taken_for_a_stop_tha
     scene.settle()
     assert [i.attempt for i in scene.history.incidents] == [1, 2]
     assert scene.history.ended == "next-job"
+
+
+def left(scene: Scene) -> None:
+    """The run has left its job for the next one."""
+    scene.say(StopAsked("relight", "next-job"))
+    scene.settle()
+    end_ranks(scene)
+    scene.settle()
+    assert scene.history.ended == "next-job"
+
+
+def test_a_stop_that_a_person_asks_for_between_two_jobs_holds_in_the_next_one() -> None:
+    scene = in_job()
+    left(scene)
+    scene.epoch(2)
+    reply = judge(Request("00000000001000-0a0b0c0d", "stop", "li", 1.0), scene.history, scene.view, scene.now)
+    assert reply.answer.exit == 0
+    for entry in reply.entries:
+        scene.say(entry)
+    scene.view = replace(scene.view, job=replace(JOB, id="13"))
+    scene.settle()
+    assert scene.history.ended == "stopped"
+    assert len(scene.history.attempts) == 1
+
+
+def test_a_time_limit_that_is_shorter_than_the_time_to_leave_leaves_half_of_the_job_to_train_in() -> None:
+    half = AUTO.job.leave_s / 4
+    scene = in_job()
+    ends_in(scene, half + 1, ran=half - 1)
+    assert isinstance(decided(scene), Continue)
+    ends_in(scene, half, ran=half)
+    assert isinstance(decided(scene), PlannedStop)
+    preempted = in_job()
+    ends_in(preempted, half + 1, "preemption", ran=half - 1)
+    assert isinstance(decided(preempted), PlannedStop)
+    assert AUTO.job.down_s > 12
+    ends_in(scene, 13, ran=47)
+    scene.settle()
+    ends_in(scene, 12, ran=48)
+    scene.settle()
+    assert [one.down for one in stops(scene)] == [False, True]
+
+
+def test_jobs_that_complete_no_save_are_not_an_endless_chain_and_a_person_lifts_it() -> None:
+    scene = in_job()
+    for number in range(AUTO.budget.no_progress_attempts):
+        left(scene)
+        assert scene.history.halted is None
+        scene.view = replace(scene.view, job=replace(JOB, id=str(13 + number)), steps_running=frozenset())
+        scene.wait(1)
+        scene.settle()
+        if number == 0:
+            assert scene.history.job is not None
+            assert scene.history.job.barren == 0  # the first has completed a save
+    assert scene.history.halted is None
+    left(scene)
+    scene.view = replace(scene.view, job=replace(JOB, id="99"))
+    scene.wait(1)
+    scene.settle()
+    assert scene.history.halted is not None
+    assert scene.history.halted.reason is Reason.NO_PROGRESS
+    attempts = len(scene.history.attempts)
+    scene.say(Resumed("li", "a longer limit"))
+    scene.wait(60)
+    scene.settle()
+    assert scene.history.halted is None
+    assert len(scene.history.attempts) == attempts + 1

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from builders import training
 from console_run import journaled
 
 from supervisor import parent
 from supervisor.commands.run import hold
+from supervisor.commands.standing_by import stand_by
 from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT
-from supervisor.journal.entries import Ended
+from supervisor.journal.entries import Ended, JobBegan
 
 PARENT = """
 import sys
@@ -68,3 +71,26 @@ def test_a_job_whose_controllers_keep_dying_is_held_and_tried_again(tmp_path: Pa
     scene.say(Ended("next-job"))
     left = journaled(tmp_path, scene, "left").root
     assert hold(left, REFUSED_EXIT, waited.append) == 0  # for the job that was left, all is over
+
+
+class WaitedError(Exception):
+    """Who stands by has waited."""
+
+
+def wait(_: float) -> None:
+    raise WaitedError
+
+
+def test_outside_a_run_that_left_its_job_is_waited_for_unless_nobody_has_asked_for_the_next_one(tmp_path: Path) -> None:
+    """The batch host may be lost after the run has left, and before the next job was asked for: nobody else would."""
+    scene = training()
+    scene.say(JobBegan("12", "2026-12-01T05:15:02"))
+    scene.say(Ended("next-job"))
+    run = journaled(tmp_path, scene)
+    assert stand_by(run.root, over_jobs=True, pause=wait) is None
+    os.makedirs(run.path("nodes"), exist_ok=True)
+    note = Path(run.path("nodes", "next-12-2026-12-01T051502.json"))
+    for text in ('{"schema": 1, "next": "13"}', "torn"):
+        note.write_text(text)
+        with pytest.raises(WaitedError):
+            stand_by(run.root, over_jobs=True, pause=wait)

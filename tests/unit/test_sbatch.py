@@ -56,8 +56,20 @@ def test_a_total_of_tasks_grows_with_the_nodes():
 
 def test_the_environment_is_carried_beside_the_script_s_own():
     assert "--export=ALL,RELIGHT_PROFILE=auto" in sbatch.ask(SCRIPT, 1, {"RELIGHT_PROFILE": "auto"}).words
-    own = with_line("#SBATCH --export=NONE,HOME=/h")
-    assert "--export=NONE,HOME=/h,RELIGHT_PROFILE=auto" in sbatch.ask(own, 1, {"RELIGHT_PROFILE": "auto"}).words
+    own = with_line("#SBATCH --export=PATH,HOME=/h")
+    assert "--export=PATH,HOME=/h,RELIGHT_PROFILE=auto" in sbatch.ask(own, 1, {"RELIGHT_PROFILE": "auto"}).words
+
+
+def test_how_it_was_submitted_reaches_a_job_that_names_its_variables():
+    """Without it the next job can't be submitted as this one was."""
+    own = with_line("#SBATCH --export=PATH,HOME=/h")
+    assert "--export=PATH,HOME=/h,RELIGHT_SBATCH" in sbatch.ask(own, 1, passed=("RELIGHT_SBATCH",)).words
+    whole = sbatch.ask(with_line("#SBATCH --export=ALL,A=1"), 1, passed=("RELIGHT_SBATCH",)).words
+    assert not [word for word in whole if "--export" in word]
+    none = with_line("#SBATCH --export=NONE")
+    assert not [word for word in sbatch.ask(none, 1, passed=("RELIGHT_SBATCH",)).words if "--export" in word]
+    with pytest.raises(sbatch.ConflictError, match=r"line 5: --export=NONE: RELIGHT_PROFILE can't be given beside it"):
+        sbatch.ask(none, 1, {"RELIGHT_PROFILE": "auto"})
 
 
 @pytest.mark.parametrize(

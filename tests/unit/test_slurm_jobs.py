@@ -11,7 +11,7 @@ import pytest
 from slurm import parsing
 from slurm.asking import Commands
 from slurm.calls import Answer
-from slurm.jobs import Following, Jobs, Submission
+from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -213,6 +213,32 @@ def test_how_many_the_training_needs_is_not_guessed(tmp_path) -> None:
     with pytest.raises(OSError, match="node configuration"):
         Jobs(str(tmp_path), told, Following(old)).next_job(ROW, ["n002"])
     assert len(submitted(told)) == 1
+
+
+def test_a_job_that_sbatch_refuses_again_and_again_is_requeued_where_it_may_be(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    answers = {"scontrol -o": SHOWN, "squeue": "", "scontrol requeue": "", "scontrol update": ""}
+    for following, requeues in ((Following(AGAIN), True), (Following(AGAIN, requeue=False), False)):
+        told = Told(dict(answers), (Phase.RUNNING, Phase.WAITING))
+        jobs = Jobs(str(tmp_path), told, following)
+        told.answers["squeue"] = "N/A|N/A|1|\n"
+        jobs.describe(ROW)
+        told.answers["squeue"] = ""
+        for _ in range(REFUSED_MAX - 1):
+            with pytest.raises(OSError, match="sbatch ended with 1"):
+                jobs.next_job(ROW, [])
+        if requeues:
+            jobs.next_job(ROW, [])
+            assert jobs.describe(replace(ROW, phase=Phase.ENDED)).next == "requeued"
+            (tmp_path / "nodes" / "next-12-2026-12-01T051502.json").unlink()
+        else:
+            with pytest.raises(OSError, match="sbatch ended with 1"):
+                jobs.next_job(ROW, [])
+        assert (("scontrol", "requeue", "12") in told.asked) is requeues
+
+
+def test_a_name_that_ends_with_a_space_is_found_again() -> None:
+    assert parsing.waiting_for("23|afterany:12(unfulfilled)|llm \n", "12", "llm ") == "23"
 
 
 @pytest.mark.parametrize(
