@@ -13,7 +13,6 @@ import sys
 TYPE_CHECKING = False  # as in shim.py
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import FrameType
     from typing import Any
 
     from supervisor.agent import place, shim
@@ -52,23 +51,13 @@ def run(where: place.Place, launch: Mapping[str, Any], slot: int) -> int:
     """Start torchrun, stand by until it ends, and answer its code."""
     env = {"PYTHONUNBUFFERED": "1", **os.environ, **{k: v for k, v in where.env.items() if k not in _OF_A_RANK}}
     env["CROSS_SLURM_PROCID"] = str(slot)  # what ft_launcher goes by before anything that Slurm says
-    passed = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, passed)  # one that comes before there is a torchrun waits for it
+    signal.pthread_sigmask(signal.SIG_BLOCK, shim.PASSED_ON)  # one that comes before there is a torchrun waits for it
     try:
         child = shim.ColdRank(command(where, launch, slot), where.cwd, env)
     except OSError as error:
         leave_records(where, launch, slot, code=shim.REFUSED, refused=f"no process can be made: {error}")
         raise place.Refused(f"no process can be made: {error}") from error
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        try:
-            child.signal(number)
-        except OSError:
-            return  # it has ended meanwhile
-
-    for number in passed:
-        signal.signal(number, pass_on)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed)
+    shim.pass_on_to(child)
     ended = child.wait()
     if ended:
         leave_records(where, launch, slot, **({"code": ended} if ended > 0 else {"signal": -ended}))

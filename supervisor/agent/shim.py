@@ -40,7 +40,7 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _SURVIVED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Who signals a step with these (scancel --signal) reaches the ranks itself; only the shim must not die of them."""
 
@@ -65,9 +65,9 @@ class ColdRank:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != shim:  # it died before we had asked to be told
                 os._exit(_NOT_FOUND)
-            for number in (*_PASSED_ON, *_SURVIVED, signal.SIGPIPE, signal.SIGXFSZ):
+            for number in (*PASSED_ON, *_SURVIVED, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
             if log is not None:
                 file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 os.dup2(file, 1)
@@ -200,6 +200,20 @@ def start(where: place.Place, env: Mapping[str, str]) -> tuple[ColdRank | WarmRa
         return ColdRank(where.argv, where.cwd, env, log_path(where)), f"not warm: {error}"
 
 
+def pass_on_to(child: ColdRank | WarmRank) -> None:
+    """From now on it gets what asks us to end, and what came while that was blocked."""
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        try:
+            child.signal(number)
+        except OSError:
+            return  # it has ended meanwhile
+
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+
+
 def run(where: place.Place) -> int:
     """Start the rank, stand by until it ends, and tell the agent and the disk. Answers the shim's own exit code."""
     folder = place.attempt_dir(where.run_dir, where.attempt)
@@ -207,23 +221,14 @@ def run(where: place.Place) -> int:
     # Lines must be in the log when they are written: a rank that is killed never empties its buffer.
     env = {"PYTHONUNBUFFERED": "1", **(_ONE_THREAD if where.warm else {}), **os.environ, **where.env}
     # A signal that comes before there is a rank waits until it can be passed on.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     for number in _SURVIVED:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which a warm or cold rank would inherit
     try:
         rank, note = start(where, env)
     except OSError as error:
         raise place.Refused(f"no process can be made: {error}") from error
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        try:
-            rank.signal(number)
-        except OSError:
-            return  # it has ended meanwhile
-
-    for number in _PASSED_ON:
-        signal.signal(number, pass_on)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    pass_on_to(rank)
     pids = {"schema": 1, "pid": rank.pid, "shim_pid": os.getpid(), "node": where.node}
     write_whole(f"{folder}/pids/rank_{where.rank:05d}.json", pids, replace=True)
     told = {"pid": rank.pid, "warm": rank.warm}

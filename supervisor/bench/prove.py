@@ -81,7 +81,7 @@ PROOFS = (
     _of(
         "slurm",
         "slurm",
-        "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost",
+        "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost, and jobs end",
         400,
     ),
     _of(
