@@ -82,7 +82,7 @@ PROOFS = (
         "slurm",
         "slurm",
         "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost, and jobs end",
-        400,
+        1800,
     ),
     _of(
         "slurm",
