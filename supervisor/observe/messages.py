@@ -71,22 +71,21 @@ class Hello:
 class Checked:
     """A whole round of checks of a node has ended. `incident`: the newest for which it was asked before the round began.
 
-    `at`: when it ended, wall seconds of our clock; `took_s`: how long it took; `checks`: how many results it had.
+    `at`: when it ended, wall seconds of our clock; `checks`: how many results it had.
     """
 
     at: float
-    took_s: float
     checks: int
     incident: int
 
 
 def checked(raw: Raw, offset: float) -> Checked | None:
     """Read a `checked` message; `offset`: our clock minus the node's."""
-    ended, took_s = number(raw.get("ended")), number(raw.get("took_s"))
-    checks, incident = count(raw.get("checks"), 1 << 16), count(raw.get("for"), 1 << 30)
-    if ended is None or took_s is None or checks is None or incident is None:
+    ended, checks = number(raw.get("ended")), count(raw.get("checks"), 1 << 16)
+    incident = count(raw.get("for"), 1 << 30)
+    if ended is None or checks is None or incident is None:
         return None
-    return Checked(ended + offset, max(0.0, took_s), checks, incident)
+    return Checked(ended + offset, checks, incident)
 
 
 def hello(raw: Raw) -> Hello | None:
