@@ -12,18 +12,17 @@ import pytest
 
 from policies.rules import BudgetRules
 from supervisor.bench.checkers import PROMISES
+from supervisor.bench.job_words import job_requeued, preempted
 from supervisor.bench.simulate import Outcome, Scenario, every, tell
 from supervisor.bench.words import (
     at,
     drain,
     falls_ill,
-    job_requeued,
     kill_controller,
     late_requests,
     lose,
     newest_copy_rots,
     person,
-    preempted,
     rank_dies,
     store_lost,
 )

@@ -1,6 +1,7 @@
 """Somebody cancels the job. The run ends with it, and nothing is started again."""
 
-from supervisor.bench.words import at, attempts, barred, ended, incidents, job_cancelled, jobs
+from supervisor.bench.job_words import ended, job_cancelled, jobs
+from supervisor.bench.words import at, attempts, barred, incidents
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """The next job waits for three hours until there are nodes. Then the run goes on in it, and waits for its agents."""
 
-from supervisor.bench.words import advances, at, attempts, incidents, job_ends, jobs, redone_minutes, same_slots
+from supervisor.bench.job_words import job_ends, jobs
+from supervisor.bench.words import advances, at, attempts, incidents, redone_minutes, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

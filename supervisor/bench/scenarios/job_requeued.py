@@ -1,6 +1,7 @@
 """An operator has the job requeued. The run goes on in its next start from the newest save: no incident, no strike."""
 
-from supervisor.bench.words import advances, at, attempts, barred, incidents, job_requeued, jobs, same_slots
+from supervisor.bench.job_words import job_requeued, jobs
+from supervisor.bench.words import advances, at, attempts, barred, incidents, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """The run has left its job and awaits the next. Somebody cancels that: the run is over, and nothing brings it back by itself."""
 
-from supervisor.bench.words import at, attempts, ended, exit_code, incidents, job_cancelled, job_ends, jobs
+from supervisor.bench.job_words import ended, job_cancelled, job_ends, jobs
+from supervisor.bench.words import at, attempts, exit_code, incidents
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

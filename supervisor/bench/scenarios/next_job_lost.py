@@ -1,16 +1,7 @@
 """The request for the next job is lost once, and Slurm is away as it is asked again. The job is followed once."""
 
-from supervisor.bench.words import (
-    advances,
-    at,
-    attempts,
-    cluster_away,
-    incidents,
-    job_ends,
-    jobs,
-    lose_requests,
-    same_slots,
-)
+from supervisor.bench.job_words import job_ends, jobs
+from supervisor.bench.words import advances, at, attempts, cluster_away, incidents, lose_requests, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """Slurm says no to the next job for some minutes. A person is told, it is asked again, and the run goes on."""
 
-from supervisor.bench.words import advances, at, attempts, incidents, job_ends, jobs, next_job_refused, same_slots, told
+from supervisor.bench.job_words import job_ends, jobs, next_job_refused
+from supervisor.bench.words import advances, at, attempts, incidents, same_slots, told
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

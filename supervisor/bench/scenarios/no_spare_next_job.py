@@ -1,7 +1,8 @@
 """A node is lost and no spare is left. The incident goes on in the next job, with a node of the pool."""
 
 from policies.facts import FaultClass
-from supervisor.bench.words import at, attempts, barred, fault, incidents, jobs, lose, swapped, trains
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import at, attempts, barred, fault, incidents, lose, swapped, trains
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """An administrator drains a node of the run, and there is a spare: the run saves, moves that one slot, and goes on in its job."""
 
-from supervisor.bench.words import advances, at, attempts, barred, drain, drained_by, incidents, jobs, swapped
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import advances, at, attempts, barred, drain, drained_by, incidents, swapped
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """In mode approve an administrator drains a node of the run: a person is told, once, and the run is not touched."""
 
-from supervisor.bench.words import advances, at, attempts, drain, drained_by, incidents, jobs, told
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import advances, at, attempts, drain, drained_by, incidents, told
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

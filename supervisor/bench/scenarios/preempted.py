@@ -1,6 +1,7 @@
 """A job that matters more gets the nodes in two minutes. The run saves and leaves, waits, and goes on when its job begins again."""
 
-from supervisor.bench.words import advances, at, attempts, incidents, jobs, preempted, redone_minutes, same_slots
+from supervisor.bench.job_words import jobs, preempted
+from supervisor.bench.words import advances, at, attempts, incidents, redone_minutes, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """A node is lost and its spare takes the slot. The profile wants a spare in hand: the run saves and goes on in the next job."""
 
-from supervisor.bench.words import advances, at, attempts, barred, incidents, jobs, lose, on
+from supervisor.bench.job_words import jobs, on
+from supervisor.bench.words import advances, at, attempts, barred, incidents, lose
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job

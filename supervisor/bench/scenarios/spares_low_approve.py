@@ -1,6 +1,7 @@
 """In mode approve the last spare takes the slot of a lost node. A person is told that none is left, and the run trains on."""
 
-from supervisor.bench.words import at, attempts, barred, incidents, jobs, lose, told, trains
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import at, attempts, barred, incidents, lose, told, trains
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job

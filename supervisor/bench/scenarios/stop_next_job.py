@@ -1,6 +1,7 @@
 """In mode approve a node is lost and no spare is left: it halts and names the command. A person gives it, and it goes on."""
 
-from supervisor.bench.words import asked, at, attempts, barred, incidents, jobs, lose, person, swapped, trains
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import asked, at, attempts, barred, incidents, lose, person, swapped, trains
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

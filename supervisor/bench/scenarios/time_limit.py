@@ -1,6 +1,7 @@
 """The time limit of the job is reached twice. Each time the run saves, and trains on in its next job: no fault, no strike."""
 
-from supervisor.bench.words import advances, attempts, barred, incidents, jobs, redone_minutes, same_slots
+from supervisor.bench.job_words import jobs
+from supervisor.bench.words import advances, attempts, barred, incidents, redone_minutes, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """In mode approve a person is told an hour before the job ends. The run saves and stops in time, and nothing follows by itself."""
 
-from supervisor.bench.words import attempts, ended, exit_code, incidents, jobs, saved_last, told
+from supervisor.bench.job_words import ended, jobs, saved_last
+from supervisor.bench.words import attempts, exit_code, incidents, told
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job

@@ -1,6 +1,7 @@
 """The job is killed at its time limit before anybody could know of it. The run goes on in the next one, with no strike."""
 
-from supervisor.bench.words import advances, at, attempts, barred, incidents, job_killed, jobs, same_slots
+from supervisor.bench.job_words import job_killed, jobs
+from supervisor.bench.words import advances, at, attempts, barred, incidents, same_slots
 from supervisor.bench.world.allocation import Allocation
 from supervisor.bench.world.given import Given
 from supervisor.bench.world.job import Job
