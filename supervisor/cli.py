@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -54,9 +55,11 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module."""
-        del ctx
+        """Import the command's module. Raises click.UsageError for a name that is nearly one."""
         if cmd_name not in COMMANDS:
+            near = get_close_matches(cmd_name, COMMANDS, 1)
+            if near:
+                ctx.fail(f"No such command '{cmd_name}'. Did you mean {near[0]}?")
             return None
         command = import_module(COMMANDS[cmd_name][0]).command
         if not isinstance(command, click.Command):
@@ -102,7 +105,8 @@ def main() -> None:
     except click.ClickException as error:
         text = error.format_message()
         if isinstance(error, click.UsageError) and error.ctx:
-            text = f"{text.rstrip('.')}. See: {error.ctx.command_path} --help"
+            text += "" if text.endswith((".", "?")) else "."
+            text += f" See: {error.ctx.command_path} --help"
         click.echo(f"relight: {text}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -84,4 +84,5 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     if done.returncode:
         raise UserError(f"sbatch refused it: {done.stderr.strip() or f'exit {done.returncode}'}", 1)
     click.echo(done.stdout.strip())
+    click.echo("The run begins when its job does: squeue --me. Then: relight status", err=True)
     return 0

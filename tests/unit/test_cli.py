@@ -83,6 +83,11 @@ def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
     ("args", "said"),
     [
         (["nosuch"], "relight: No such command 'nosuch'. See: relight --help"),
+        (["stauts"], "relight: No such command 'stauts'. Did you mean status? See: relight --help"),
+        (
+            ["stop", "x", "--next-jobb"],
+            "relight: No such option '--next-jobb'. Did you mean '--next-job'? See: relight stop --help",
+        ),
         (["status"], "relight: no run is below ./relight-runs. Give a run's directory: relight status DIR"),
         (["status", "--jsn", "x"], "relight: No such option"),
         (["approve", "x"], "relight: Missing option '--plan'. See: relight approve --help"),
