@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies import archiving, halting, ladder, leaving, quarantine, readiness, sameslot, skipping, spares
@@ -230,6 +230,15 @@ def _too_few(s: Situation, missing: int, why: str) -> Decision:
     return _without_node(s, s.history.incident, seen, "another node, or a node brought back")
 
 
+def _how_to_keep(s: Situation, bars: Sequence[str]) -> str:
+    """Said of a node that this incident would bar. One that is down has left its job for good, and can't be kept."""
+    nodes = {} if s.view.nodes is UNKNOWN else s.view.nodes
+    down = {name for name in bars if name not in nodes or nodes[name].state is NodeState.DOWN}
+    if not bars or (bars[0] in down and s.view.job is not None):
+        return ""
+    return f', or the node kept: relight resume {s.history.run} --keep-node {bars[0]} --because "..."'
+
+
 def _without_node(s: Situation, incident: Incident | None, seen: str, lifts: str) -> Decision:
     """A job gets no new nodes, so the run goes on in the next one; not twice in a row without an attempt between."""
     attempt, job, held = s.history.attempt, s.view.job, s.history.job
@@ -360,7 +369,7 @@ def recover(s: Situation) -> Decision | None:
                 Reason.NO_SPARE, coming, f"slot {without} waits for a spare whose agent is started or checks its node"
             )
         seen = f"no healthy spare for slot {without}{_why_none(s.view.nodes, attempt.slots, barred, asked)}"
-        kept = f", or the node kept: relight resume {s.history.run} --keep-node {bars[0]}" if bars else ""
+        kept = _how_to_keep(s, bars)
         return _without_node(s, incident, seen, f"another node, or a node brought back{kept}")
     text = ask[1] if ask else verdict.why
     again = [n for n in bars if quarantine.for_good(n, incident.number, s.history, s.rules.quarantine)]

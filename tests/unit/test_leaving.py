@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import APPROVE, AUTO, LAYOUT, T0, Scene, nodes, save, training
+from builders import APPROVE, AUTO, LAYOUT, T0, Scene, finding, nodes, save, training
 
 from policies.decide import START_GRACE_S
 from policies.facts import (
@@ -254,6 +254,18 @@ def test_with_no_node_for_a_slot_the_next_job_is_the_way_on_once() -> None:
     assert late.reason is Reason.NO_SPARE
 
 
+def test_a_node_that_is_up_may_be_kept_with_the_words_that_are_needed() -> None:
+    scene = in_job(APPROVE)
+    scene.node("n3", state=NodeState.DOWN)
+    scene.view = replace(
+        scene.view, findings=(replace(finding("xid", "root", 1, scene.now), category="hardware.gpu", node="n1"),)
+    )
+    scene.die(1)
+    halt = decided(scene)
+    assert isinstance(halt, Halt)
+    assert 'relight resume demo --keep-node n1 --because "..."' in halt.lifts
+
+
 def test_in_mode_approve_it_halts_and_names_the_command() -> None:
     scene = in_job(APPROVE)
     scene.node("n3", state=NodeState.DOWN)
@@ -261,6 +273,7 @@ def test_in_mode_approve_it_halts_and_names_the_command() -> None:
     halt = decided(scene)
     assert isinstance(halt, Halt)
     assert "--next-job" in halt.lifts
+    assert "--keep-node" not in halt.lifts  # a node that was down has left the job: the way back would lead here again
     request = Request("00000000000000-00000000", "stop", "li", scene.now, next_job=True, why="new spares")
     reply = judge(request, scene.history, scene.view, scene.now)
     assert reply.answer.exit == 0
