@@ -36,7 +36,7 @@ def log_to_stderr() -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=False),
+            structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%f%z", utc=False),  # "iso" would leave the zone out
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
