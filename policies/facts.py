@@ -360,7 +360,7 @@ class JobView:
     phase: JobPhase
     word: str  # the cluster's own, such as CANCELLED
     ends_at: float | None = None
-    ends_by: str = ""
+    ends_by: Literal["", "time limit", "preemption", "maintenance"] = ""
     can_follow: bool = False
     next: str = ""
 

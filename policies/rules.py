@@ -134,9 +134,9 @@ class JobRules(_Section):
 
     leave_s: Annotated[float, Field(ge=5, le=86_400)] = 600
     """So long before the job ends (time limit, preemption, maintenance) the ranks are asked to save and stop; earlier where
-    saves took longer than half of it."""
+    saves took longer than half of it, and no more than half of the job where its time limit is short."""
     down_s: Annotated[float, Field(ge=1, le=3600)] = 60
-    """So long before the end, what has not stopped by itself is stopped."""
+    """So long before the end, what has not stopped by itself is stopped; no more than a fifth of a job with a short time limit."""
     told_s: Seconds = 3600
     """So long before the end a person is told, where the run does not go on by itself."""
     move_s: Seconds = 600

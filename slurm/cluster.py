@@ -61,6 +61,10 @@ class StepRow:
     """What else the launcher has complained of before it was told to stop, the first first, a few lines at most."""
 
 
+EndsBy = Literal["", "time limit", "preemption", "maintenance"]
+"""What takes the nodes of a job back; policies go by these words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """The job that holds the nodes. One that is requeued keeps its id and gets another `start`.
@@ -74,7 +78,7 @@ class Job:
     phase: Literal["waiting", "running", "ending", "ended"]
     word: str
     ends_at: float | None = None
-    ends_by: str = ""
+    ends_by: EndsBy = ""
     can_follow: bool = False
     next: str = ""
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from slurm import hostlist, parsing
 from slurm.asking import Commands
-from slurm.cluster import Job, Unreadable
+from slurm.cluster import EndsBy, Job, Unreadable
 from slurm.once import write_once
 from slurm.parsing import JobRow
 from slurm.states import Phase
@@ -162,10 +162,11 @@ class Jobs:
 
     # --- its end ---
 
-    def _end(self, row: JobRow) -> tuple[float | None, str]:
+    def _end(self, row: JobRow) -> tuple[float | None, EndsBy]:
         # With a preemption EndTime becomes the end of the grace time; PreemptTime is when it has begun (22.05 to 26.05).
         times = self._times
         preempted = times.preempted_at is not None
+        ends: list[tuple[float | None, EndsBy]]
         ends = [(times.ends_at or times.preempted_at, "preemption" if preempted else "time limit")]
         ends += [(at, "maintenance") for at, nodes in self._maintenance if set(nodes) & set(row.nodes)]
         known = [(at, by) for at, by in ends if at is not None]

@@ -79,6 +79,17 @@ def path(run_dir: str, step: str, what: str) -> str:
     return f"{run_dir}/nodes/orders/{localfiles.good_name(step)}.{what}"
 
 
+STEP: Final = (
+    "--distribution=arbitrary",
+    "--overlap",
+    "--kill-on-bad-exit=0",
+    "--wait=0",
+    "--no-kill",
+    "--input=none",
+)
+"""What every srun over nodes of a job is told: the order of the nodes is ours, and Slurm kills nothing by itself."""
+
+
 def command(job: str, order: LaunchSpec, options: Sequence[str]) -> tuple[str, ...]:
     """The srun of an order. Never `-N`, which newer versions refuse beside a hostfile; nothing is killed for us."""
     agent = ("--gres=none",) if _AGENT.search(order.name) else ()
@@ -86,12 +97,7 @@ def command(job: str, order: LaunchSpec, options: Sequence[str]) -> tuple[str, .
         "srun",
         f"--jobid={job}",
         f"--ntasks={len(order.hosts)}",
-        "--distribution=arbitrary",
-        "--overlap",
-        "--kill-on-bad-exit=0",
-        "--wait=0",
-        "--no-kill",
-        "--input=none",
+        *STEP,
         f"--chdir={order.cwd}",
         f"--job-name={order.name}",
         *options,

@@ -8,6 +8,7 @@ from supervisor.bench.world.timeline import clock
 
 if TYPE_CHECKING:
     from policies.facts import History
+    from slurm.cluster import EndsBy
     from supervisor.bench.words import Do, Then
     from supervisor.bench.world.allocation import SimJob
     from supervisor.bench.world.world import SimWorld
@@ -18,7 +19,7 @@ def _job(world: SimWorld) -> SimJob:
     return world.cluster.job
 
 
-def job_ends(time: str, by: str = "maintenance", word: str = "TIMEOUT") -> Do:
+def job_ends(time: str, by: EndsBy = "maintenance", word: str = "TIMEOUT") -> Do:
     """It becomes known that the job's nodes are taken back at this time of day."""
     return lambda world: _job(world).ends(clock(time), by, word)
 

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from slurm.launching import STEP
 from supervisor.doctor import probe
 from supervisor.doctor.meeting import Task, Tried, meet
 
@@ -87,12 +88,7 @@ def command(place: Place, hosts: str) -> tuple[tuple[str, ...], dict[str, str]]:
         "srun",
         f"--jobid={place.job}",
         f"--ntasks={len(place.nodes)}",
-        "--distribution=arbitrary",
-        "--overlap",
-        "--kill-on-bad-exit=0",
-        "--wait=0",
-        "--no-kill",
-        "--input=none",
+        *STEP,
         "--job-name=relight-doctor",
         *place.options,
         "--gres=none",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from slurm.cluster import Job, NodeCondition
+from slurm.cluster import EndsBy, Job, NodeCondition
 from supervisor.bench.world.machines import Node, Power
 from supervisor.bench.world.timeline import Timeline
 
@@ -66,7 +66,7 @@ class SimJob:
         self.word = "RUNNING"
         self.start = ""
         self.ends_at: float | None = None
-        self.ends_by = ""
+        self.ends_by: EndsBy = ""
         self.next = ""
         self.since = time.now  # when the phase was entered
         self.refuses_until = 0.0
@@ -126,7 +126,7 @@ class SimJob:
 
     # --- what becomes of it -----------------------------------------------------------------------------------------
 
-    def ends(self, at: float, by: str, word: str, *, requeues: bool = False) -> None:
+    def ends(self, at: float, by: EndsBy, word: str, *, requeues: bool = False) -> None:
         """It is known from now on when its nodes are taken back, unless that is known to be sooner."""
         if not self.runs or (self.ends_at is not None and self.ends_at <= at):
             return
