@@ -49,6 +49,8 @@ def stand_by(root: str, *, over_jobs: bool = False, pause: Callable[[float], Non
 
 
 def _nobody_asked(seen: Seen) -> bool:
-    """Is the run on its way to a next job that nobody has asked for?"""
+    """Is the run on its way to a next job that nobody has asked for, and that can be had from here?"""
     job = seen.history.job
-    return job is not None and asked_for(seen.run.root, job.id, job.start) == ""
+    if job is None or seen.settings.cluster.next_job not in {"auto", "requeue"}:
+        return False  # whoever submits it again must not find the run taken
+    return asked_for(seen.run.root, job.id, job.start) == ""

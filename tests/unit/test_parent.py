@@ -88,6 +88,12 @@ def test_outside_a_run_that_left_its_job_is_waited_for_unless_nobody_has_asked_f
     scene.say(Ended("next-job"))
     run = journaled(tmp_path, scene)
     assert stand_by(run.root, over_jobs=True, pause=wait) is None
+    settings = Path(run.path("settings.json"))
+    before = settings.read_text()
+    settings.write_text(before.replace('"next_job": "auto"', '"next_job": "sbatch"'))
+    with pytest.raises(WaitedError):  # from outside it can't be had: whoever submits it again finds the run free
+        stand_by(run.root, over_jobs=True, pause=wait)
+    settings.write_text(before)
     os.makedirs(run.path("nodes"), exist_ok=True)
     note = Path(run.path("nodes", "next-12-2026-12-01T051502.json"))
     for text in ('{"schema": 1, "next": "13"}', "torn"):
