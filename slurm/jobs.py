@@ -31,6 +31,8 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
+ASKING: Final = ".asking"
+"""Behind the name of a note: the job is about to be requeued, and whoever asks for it may end with it."""
 REFUSED_MAX: Final = 3
 """So often a submission may fail before this job is requeued in its place. Chosen."""
 AGAIN_S: Final = 3
@@ -108,6 +110,11 @@ def asked_for(run_dir: str, job: str, start: str) -> str:
         return ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "?"  # somebody has asked, and what for can't be read: not asked again
+
+
+def is_awaited(run_dir: str, job: str, start: str) -> bool:
+    """Was a next job asked for, as far as can be seen by whoever is not in this one?"""
+    return asked_for(run_dir, job, start) != "" or os.path.exists(_note_of(run_dir, job, start) + ASKING)
 
 
 def _note_of(run_dir: str, job: str, start: str) -> str:
@@ -256,8 +263,11 @@ class Jobs:
         """From inside the job this ends with it; from outside the job is told to begin soon, elsewhere."""
         without = _without(self._shown(row), exclude)
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
-            answer = self._commands.ask("scontrol", "requeue", row.id)
+            mark = _note_of(self._run_dir, row.id, row.start) + ASKING
+            with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards
+                answer = self._commands.ask("scontrol", "requeue", row.id)
             if not answer.ok:
+                os.unlink(mark)
                 raise OSError(answer.why("scontrol requeue"))
         until = time.monotonic() + PENDING_S
         while not (isinstance(seen := self._commands.job(), JobRow) and seen.phase is Phase.WAITING):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from slurm.jobs import asked_for
+from slurm.jobs import is_awaited
 from supervisor.commands.asking import Seen, look
 from supervisor.errors import HALTED_EXIT
 from supervisor.journal.lease import is_alive, read_holder
@@ -53,4 +53,4 @@ def _nobody_asked(seen: Seen) -> bool:
     job = seen.history.job
     if job is None or seen.settings.cluster.next_job not in {"auto", "requeue"}:
         return False  # whoever submits it again must not find the run taken
-    return asked_for(seen.run.root, job.id, job.start) == ""
+    return not is_awaited(seen.run.root, job.id, job.start)

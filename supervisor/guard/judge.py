@@ -39,7 +39,7 @@ class Look:
 
     `dead`: the holder's process on this host is gone; None where it runs on another host. `history` None: the journal could not
     be read, and `unread` says why. `fault`: a fault of ours kept us from looking. `waits`: an open plan waits for a person.
-    `over`: the run has ended and nobody is needed.
+    `over`: the run has ended and nobody is needed. `between`: it has left its job, and the next one was asked for.
     """
 
     there: bool = True
@@ -53,6 +53,7 @@ class Look:
     unwritable: str = ""
     waits: bool = False
     over: bool = False
+    between: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,9 @@ def matters(run: str, look: Look, memory: Memory, now: float) -> list[Matter]:
 
 
 def _controller(look: Look, memory: Memory, now: float) -> list[Matter]:
-    """Is it at work?"""
+    """Is it at work? While a run waits for its next job there is none, perhaps for days."""
+    if look.between:
+        return []
     if not look.lease:
         gone = now - memory.began >= NO_LEASE_S
         seen = "No controller has ever taken the lease."

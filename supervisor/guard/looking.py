@@ -12,6 +12,7 @@ from threading import Event, Lock, Thread
 
 from policies.facts import History
 from policies.rules import Rules
+from slurm.jobs import is_awaited
 from supervisor.fold import fold_all
 from supervisor.guard.judge import Look
 from supervisor.journal.following import Tail
@@ -47,7 +48,8 @@ class Eye:
         seen = Look(lease=lease, dead=dead, status=status, history=history, unread=unread, unwritable=unwritable)
         if history is None:
             return seen
-        return replace(seen, waits=waits(history, Known(held=held)), over=dead is not False and self._is_over(history))
+        over = dead is not False and self._is_over(history)
+        return replace(seen, waits=waits(history, Known(held=held)), over=over, between=self._is_between(history))
 
     def _folded(self) -> tuple[History | None, str]:
         try:
@@ -81,10 +83,15 @@ class Eye:
 
     def _is_over(self, history: History) -> bool:
         """Has it ended, or halted for longer than it holds its nodes?"""
-        if history.ended:
+        if history.ended and history.ended != "next-job":
             return True
         down = history.attempt is None or history.attempt.closed_at is not None
         return history.halted is not None and down and self._wall() >= held_until(history, _rules(history))
+
+    def _is_between(self, history: History) -> bool:
+        job = history.job
+        asked = job is not None and is_awaited(self._run.root, job.id, job.start)
+        return history.ended == "next-job" and asked
 
 
 def _rules(history: History) -> Rules:

@@ -24,7 +24,7 @@ from supervisor.commands.guard import command
 from supervisor.guard.judge import GRACE_S, LEASE_S, NO_LEASE_S, STILL_S, TITLES, Look, Memory, judge
 from supervisor.guard.looking import Eye, Looker
 from supervisor.guard.watch import Lock
-from supervisor.journal.entries import Carried, Ended, HaltedEntry, Told
+from supervisor.journal.entries import Carried, Ended, HaltedEntry, JobBegan, Told
 from supervisor.journal.journal import Journal
 from supervisor.journal.lease import Lease
 from supervisor.telling import runbooks
@@ -185,6 +185,23 @@ def _keys(look: Look, guard: Guard) -> list[str]:
 
 
 # --- looking -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_for_its_next_job_has_no_controller_and_is_not_over(tmp_path: Path) -> None:
+    """A guard that ended with the first job would leave all that follow unwatched."""
+    scene = training()
+    scene.say(JobBegan("12", "2026-12-01T05:15:02"))
+    scene.say(Ended("next-job"))
+    run = journaled(tmp_path, scene)
+    left = Eye(run.root, lambda: scene.now).look()
+    assert (left.over, left.between) == (False, False)  # nobody has asked for it yet: a controller is missed
+    gone = replace(left, lease="l", dead=True)
+    assert Guard().see(3600, gone, turns=False) == ["the controller is gone"]
+    os.makedirs(run.path("nodes"), exist_ok=True)
+    Path(run.path("nodes", "next-12-2026-12-01T051502.json")).write_text('{"schema": 1, "next": "13"}')
+    asked = Eye(run.root, lambda: scene.now).look()
+    assert (asked.over, asked.between) == (False, True)
+    assert Guard().see(3600, replace(asked, lease="l", dead=True), turns=False, renews=False) == []
 
 
 def test_a_look_at_a_run_directory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slurm import parsing
 from slurm.asking import Commands
 from slurm.calls import Answer
-from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
+from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission, asked_for, is_awaited
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -235,6 +235,26 @@ def test_a_job_that_sbatch_refuses_again_and_again_is_requeued_where_it_may_be(t
             with pytest.raises(OSError, match="sbatch ended with 1"):
                 jobs.next_job(ROW, [])
         assert (("scontrol", "requeue", "12") in told.asked) is requeues
+
+
+def test_that_a_job_is_being_requeued_is_seen_when_whoever_asked_has_ended_with_it(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    where = (str(tmp_path), ROW.id, ROW.start)
+
+    class Ends(Told):
+        def job(self):
+            raise SystemExit  # as the end of its job ends whoever is in it
+
+    told = Ends({"scontrol -o": SHOWN})
+    with pytest.raises(OSError, match="scontrol requeue ended with 1"):
+        Jobs(str(tmp_path), told, Following()).next_job(ROW, [])
+    assert not is_awaited(*where)
+    told.answers["scontrol requeue"] = ""
+    with pytest.raises(SystemExit):
+        Jobs(str(tmp_path), told, Following()).next_job(ROW, [])
+    assert is_awaited(*where)
+    assert asked_for(*where) == ""  # another controller that is still in it asks again
+    assert not is_awaited(str(tmp_path), ROW.id, "later")
 
 
 def test_a_name_that_ends_with_a_space_is_found_again() -> None:
