@@ -6,6 +6,9 @@ import os
 from importlib import resources
 from typing import Any
 
+from pydantic import ValidationError
+
+from policies.facts import History
 from policies.rules import Rules
 from supervisor.errors import UserError
 from supervisor.toml_files import check, read_toml
@@ -51,3 +54,17 @@ def load_profile(name: str) -> Rules:
     """The rules of a profile, by name or path. Raises UserError."""
     table, path, text = _table(name, 0)
     return check(Rules, table, path, text)
+
+
+def in_force(history: History, name: str) -> Rules:
+    """The rules of the run's last controller, as its journal has them; else those of the profile `name`. Raises UserError.
+
+    For who takes a run over with nothing said of a profile: the run may have been started with one in mode auto, and its later
+    jobs with one that asks. Where another version of relight has written what can't be read here, the mode at least is kept.
+    """
+    try:
+        if history.rules:
+            return Rules.model_validate_json(history.rules)
+    except ValidationError:
+        return load_profile(name).model_copy(update={"mode": history.mode})
+    return load_profile(name)

@@ -60,7 +60,9 @@ def command(
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.clusters import in_its_job  # noqa: PLC0415
+    from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.prepare import Wishes, is_taken_as_it_was, prepare  # noqa: PLC0415
+    from supervisor.profiles import in_force  # noqa: PLC0415
 
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
     prepared = prepare(wishes)
@@ -82,7 +84,10 @@ def command(
             code = parent.keep(epoch) if ended is None else ended
         return code
     app.log_to_stderr()
-    return app.supervise(app.build(*prepared), stop_asked, again=again)
+    run, settings, rules = prepared
+    if not profile and is_taken_as_it_was(wishes):
+        rules = in_force(look(run.root).history, settings.run.profile)
+    return app.supervise(app.build(run, settings, rules), stop_asked, again=again)
 
 
 def hold(root: str, code: int, pause: Callable[[float], None] = time.sleep) -> int | None:

@@ -30,11 +30,11 @@ Exit codes: those of relight run; 0 when the run has ended.""",
 def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_asked: str) -> int:
     """Supervise RUN from outside its job; stand by while somebody else does."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
+    from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
     from supervisor.errors import REFUSED_EXIT, UserError  # noqa: PLC0415
-    from supervisor.profiles import load_profile  # noqa: PLC0415
+    from supervisor.profiles import in_force  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
-    from supervisor.settings import frozen  # noqa: PLC0415
 
     if templates:
         click.echo(_templates())
@@ -43,9 +43,10 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_a
         raise UserError("which run? Give its name or its directory. See: relight watch --help")
     where = RunDir.of(run).must_exist()
     if epoch_only:
-        settings = frozen(where.root)
+        seen = look(where.root)
         app.log_to_stderr()
-        parts = app.build(where, settings, load_profile(settings.run.profile), job=job or app.OUTSIDE)
+        rules = in_force(seen.history, seen.settings.run.profile)
+        parts = app.build(where, seen.settings, rules, job=job or app.OUTSIDE)
         return app.supervise(parts, stop_asked, again=True)
     words = [sys.executable, "-m", "supervisor", "watch", where.root, "--epoch-only", *(("--job", job) if job else ())]
     while True:

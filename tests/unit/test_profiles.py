@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from policies.facts import FaultClass
+from policies.facts import FaultClass, History
 from policies.rules import Rules
 from supervisor.errors import UserError
-from supervisor.profiles import load_profile, shipped
+from supervisor.profiles import in_force, load_profile, shipped
 
 
 def test_those_that_ship() -> None:
@@ -76,3 +76,12 @@ def test_a_circle_ends(tmp_path: Path) -> None:
 def test_rules_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Rules().mode = "auto"  # type: ignore[misc]
+
+
+def test_who_takes_over_goes_on_with_the_rules_that_were_last_in_force() -> None:
+    """The first start was in mode auto, a later one in mode approve: who comes next asks too."""
+    asks = load_profile("approve")
+    assert in_force(History(mode="approve", rules=asks.model_dump_json()), "auto") == asks
+    unread = in_force(History(mode="approve", rules='{"of": "another version"}'), "auto")
+    assert (unread.mode, unread.stall) == ("approve", load_profile("auto").stall)
+    assert in_force(History(), "auto") == load_profile("auto")
