@@ -469,6 +469,7 @@ def test_a_time_limit_that_is_shorter_than_the_time_to_leave_leaves_half_of_the_
     assert AUTO.job.down_s > 12
     ends_in(scene, 13, ran=47)
     scene.settle()
+    assert [one.down for one in stops(scene)] == [False]
     ends_in(scene, 12, ran=48)
     scene.settle()
     assert [one.down for one in stops(scene)] == [False, True]
