@@ -63,6 +63,7 @@ def build(run: RunDir, settings: Settings, rules: Rules, job: str = "") -> Parts
         archive=archive_of(settings, store, moves),
         moves=moves,
         drilled=lambda: fetched(read_all(run)),
+        stops_on_signal=not job,
     )
 
 

@@ -56,6 +56,7 @@ class Listen:
 class Parts:
     """What a controller is built from (`app.py` builds the real ones). `lag_s`: the cluster's visibility lag, seconds.
 
+    `stops_on_signal`: SIGTERM and SIGINT ask for a planned stop of the run; else they end this process alone, as SIGKILL does.
     `on_turn` is told the seconds that each turn of the loop took. `free_port` gives a port for the ranks to meet at.
     """
 
@@ -74,6 +75,7 @@ class Parts:
     reading: Reading | None = None
     listen: Listen = Listen()
     free_port: Callable[[], int] = free_port
+    stops_on_signal: bool = True
 
 
 class Controller:
@@ -118,7 +120,7 @@ class Controller:
         self._desk = FileDesk(run, parts.settings, lambda: self.look_again("notices"))
         self.loop = Loop(self._scene(hub, files), fold_all(History(), self._before), parts.clock(), again=again)
         self.loop.stop_asked_by = stop_asked or None
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT) if parts.stops_on_signal else ():
             self._events.add_signal_handler(number, self._ask_stop, number.name)
         run.write_endpoint(parts.listen.tell, await hub.start(parts.listen.bind), self.journal.epoch)
         if self.journal.epoch == 1:

@@ -20,8 +20,10 @@ FINAL = frozenset({0, 2, 4, 93})
 """Exit codes that are an answer, not an accident: done, bad usage, refused, halted."""
 
 
-def keep(argv: Callable[[str, bool], list[str]]) -> int:
+def keep(argv: Callable[[str, bool], list[str]], *, stops: bool = True) -> int:
     """Run a child until it ends with an answer. Signals go to the child, which asks the ranks to save and stop.
+
+    Without `stops` a signal ends the child and the keeping of it, with 0: the run goes on.
 
     `argv(stop, again)` is its command line. `stop` names the signal by which a stop was asked for before it began, or is
     empty: a child that was still starting has died of the signal, and the next one must know. `again`: it follows one that
@@ -49,6 +51,8 @@ def keep(argv: Callable[[str, bool], list[str]]) -> int:
         code = child.wait()
         if code in FINAL:
             return code
+        if stop and not stops:
+            return 0
         how = f"signal {-code}" if code < 0 else f"code {code}"
         if len(starts) > RESTARTS_MAX:
             print(

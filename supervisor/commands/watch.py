@@ -17,7 +17,8 @@ Examples:
 \b
 While the controller inside the job lives, it stands by; when that is gone (the
 batch host is lost, its process has died for good) it takes over. It needs
-nothing but the run directory, and the rights to ask Slurm. Ways to keep it
+nothing but the run directory, and the rights to ask Slurm. SIGTERM or Ctrl-C
+ends the watch and not the run (relight stop does). Ways to keep it
 running: relight-watch.service for systemd and watch.sbatch for Slurm itself, in
 the folder that `relight watch --templates` names.
 Exit codes: those of relight run; 0 when the run has ended.""",
@@ -26,8 +27,7 @@ Exit codes: those of relight run; 0 when the run has ended.""",
 @click.option("--job", default="", metavar="ID", help="The Slurm job; default: the one that last ran the run.")
 @click.option("--templates", is_flag=True, help="Say where the templates lie, and end.")
 @click.option("--epoch-only", is_flag=True, hidden=True, help="One controller, without what restarts it.")
-@click.option("--stop-asked", default="", hidden=True, help="A stop was asked for before this controller began.")
-def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_asked: str) -> int:
+def command(run: str | None, job: str, templates: bool, epoch_only: bool) -> int:
     """Supervise RUN from outside its job; stand by while somebody else does."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.commands.asking import look  # noqa: PLC0415
@@ -47,13 +47,13 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool, stop_a
         app.log_to_stderr()
         rules = in_force(seen.history, seen.settings.run.profile)
         parts = app.build(where, seen.settings, rules, job=job or app.OUTSIDE)
-        return app.supervise(parts, stop_asked, again=True)
+        return app.supervise(parts, again=True)
     words = [sys.executable, "-m", "supervisor", "watch", where.root, "--epoch-only", *(("--job", job) if job else ())]
     while True:
         code = stand_by(where.root, over_jobs=True)
         if code is not None:
             return code
-        code = parent.keep(lambda stop, _again: [*words, *(("--stop-asked", stop) if stop else ())])
+        code = parent.keep(lambda _stop, _again: words, stops=False)
         if code != REFUSED_EXIT:
             return code
 

@@ -100,3 +100,25 @@ def test_outside_a_run_that_left_its_job_is_waited_for_unless_nobody_has_asked_f
         note.write_text(text)
         with pytest.raises(WaitedError):
             stand_by(run.root, over_jobs=True, pause=wait)
+
+
+WATCHING = """
+import sys
+from supervisor import parent
+sys.exit(parent.keep(lambda _stop, _: [sys.executable, "-c", sys.argv[1], sys.argv[2]], stops=False))
+"""
+WATCHED = """
+import os, signal, sys
+with open(sys.argv[1], "a") as file:
+    print("began", file=file)
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+
+
+def test_a_signal_ends_a_watch_and_asks_for_no_stop(tmp_path: Path) -> None:
+    """The service is restarted, the machine shut down: the training outside of it goes on."""
+    told = tmp_path / "told"
+    done = subprocess.run([sys.executable, "-c", WATCHING, WATCHED, str(told)], check=False, timeout=60)
+    assert done.returncode == 0
+    assert told.read_text() == "began\n"
