@@ -318,7 +318,7 @@ def test_every_command_of_a_page_can_be_typed(page, made_up, monkeypatch):
         ("stall", "relight approve RUN --plan PLAN", "relight approve RUN --plan", "requires an argument"),
         ("stall", "relight approve RUN --plan PLAN", "relight approve RUN --digest PLAN", "No such option"),
         ("stall", "relight explain RUN", "relight explain", "Missing argument 'RUN'"),
-        ("stall", "relight status RUN", "relight staus RUN", "no command staus"),
+        ("stall", "relight status RUN", "relight staus RUN", "No such command 'staus'"),
         ("notice-not-delivered", "relight guard RUN --try", "relight guard RUN --dry", "No such option"),
         ("journal-damaged", "`relight run --run-dir DIR`", "```sh\nrelight explain RUN x\n```", "not a valid integer"),
     ],
