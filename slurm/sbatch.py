@@ -86,6 +86,7 @@ def _read(words: list[str], line: int) -> list[Option]:
 REFUSED: Final = {
     "array": "one run is one job: submit it once for each run",
     "no-requeue": "a run outlives its jobs by a requeue: take it away",
+    "hold": "every job of the run would be held, the next ones too: take it away, and hold this one with scontrol hold",
     "oversubscribe": "nodes must be the run's alone: --exclusive, or nothing",
     "gpus": "it is a total, and would not grow with the spares: say --gpus-per-node",
     "time-min": "the job may get less time than it is planned for: say --time alone",

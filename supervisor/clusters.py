@@ -20,10 +20,12 @@ from slurm.commands import SlurmCommands
 from slurm.jobs import SUBMISSION, Following, Submission
 from slurm.local import LocalCluster
 from slurm.native import Native
+from slurm.parsing import JobRow
 from slurm.reading import Source
+from slurm.states import Phase
 from supervisor.controller import Listen
 from supervisor.durable import replace_whole
-from supervisor.errors import NOT_YET_EXIT, UserError
+from supervisor.errors import NOT_YET_EXIT, REFUSED_EXIT, UserError
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.perform.effects import free_port
 from supervisor.rundir import RunDir
@@ -132,8 +134,22 @@ def _job(run: RunDir, asked: str) -> str:
     holder = read_holder(run.path("lease"))
     # A run that another job's controller supervises stays that job's; this one is about to be refused.
     if not asked and (holder is None or not is_alive(holder, time.time())):
+        _must_be_over(run, _noted(run) or job, job)
         replace_whole(run.path("job.json"), json.dumps({"schema": 1, "job": job}).encode())
     return job
+
+
+def _must_be_over(run: RunDir, before: str, job: str) -> None:
+    """With its batch host lost, and nobody outside, a job runs on without a controller: its ranks train on. Raises UserError."""
+    if before == job:
+        return
+    seen = SlurmCommands(run.root, before).job()
+    if isinstance(seen, JobRow) and seen.phase in {Phase.RUNNING, Phase.PAUSED}:
+        raise UserError(
+            f"job {before} still runs {run.root} and has no controller: "
+            f"take it over with relight watch {run.root}, or scancel {before} first",
+            REFUSED_EXIT,
+        )
 
 
 def _meeting_port() -> int:

@@ -79,6 +79,7 @@ def test_how_it_was_submitted_reaches_a_job_that_names_its_variables():
         ("#SBATCH -a 0-3", "line 5: --array"),
         ("#SBATCH --no-requeue", "line 5: --no-requeue: a run outlives its jobs"),
         ("#SBATCH -s", "line 5: --oversubscribe"),
+        ("#SBATCH -H", "line 5: --hold: every job of the run would be held"),
         ("#SBATCH --gpus=5120", "line 5: --gpus: it is a total"),
         ("#SBATCH -G5120", "line 5: --gpus"),
         ("#SBATCH --open-mode=truncate", "line 5: --open-mode=truncate"),

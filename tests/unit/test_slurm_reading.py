@@ -1,6 +1,8 @@
 """The port over commands that only print: what it makes of answers that a real Slurm gives seldom."""
 
+import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -11,6 +13,10 @@ import pytest
 from slurm import launching, localfiles
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, Unreadable
 from slurm.commands import ELSEWHERE_S, SlurmCommands
+from supervisor.clusters import open_cluster
+from supervisor.errors import REFUSED_EXIT, UserError
+from supervisor.rundir import RunDir
+from supervisor.settings import ClusterSettings, Settings
 
 STEP = "demo.a0001.e1"
 JOB = "17|{state}|2026-12-01T00:20:06|{nodes}|n001|None\n"
@@ -188,6 +194,35 @@ def test_the_nodes_of_a_job_that_is_ending_are_not_to_be_used(printed):
     view = printed.view()
     assert {row.condition for row in view.nodes.values()} == {NodeCondition.DOWN}
     assert view.nodes["n001"].reason == "job 17 is TIMEOUT"
+
+
+def test_a_job_on_its_way_to_be_pending_shows_a_start_each_second_and_none_is_written_down(printed, tmp_path):
+    printed.view()
+    for second in range(3):
+        text = JOB.format(state="COMPLETING", nodes=ALL)
+        moved = re.sub(r"T(\d\d:\d\d):\d\d", rf"T\g<1>:{second + 50}", text)
+        assert moved != text
+        printed.put("squeue", moved)
+        assert set(printed.view().nodes) == {"n001", "n002", "n003"}
+    assert len(list(tmp_path.glob("nodes/job-17-*"))) == 1
+
+
+def test_a_job_that_still_runs_a_run_without_a_controller_is_not_forgotten(printed, tmp_path, monkeypatch):
+    """Its batch host is lost and nobody watches: its ranks train on, and another job must not train beside them."""
+    run = RunDir(str(tmp_path / "run"))
+    run.create()
+    Path(run.path("job.json")).write_text('{"schema":1,"job":"17"}')
+    monkeypatch.setenv("PATH", f"{printed.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "18")
+    settings = Settings(cluster=ClusterSettings(kind="slurm"))
+    with pytest.raises(UserError, match=r"job 17 still runs .*relight watch .*scancel 17") as refused:
+        open_cluster(run, settings)
+    assert refused.value.exit_code == REFUSED_EXIT
+    assert Path(run.path("job.json")).read_text() == '{"schema":1,"job":"17"}'
+    printed.job("CANCELLED")
+    with contextlib.suppress(UserError):  # job 18 is not in what the commands print
+        open_cluster(run, settings)
+    assert json.loads(Path(run.path("job.json")).read_text())["job"] == "18"
 
 
 @pytest.mark.parametrize(
