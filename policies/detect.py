@@ -60,6 +60,8 @@ def stall_limit(view: AttemptView, rules: Rules) -> float:
             return limits.shutdown_s
 
 
+BEGUN_S = 5.0
+"""So long after a launch was asked for, ranks that begin have said so."""
 LISTEN_S = 10.0
 """A new controller hears the agents out (they connect within 2 s and tell again what they know) before it misses anything."""
 
@@ -153,6 +155,21 @@ def _not_launched(attempt: Attempt, view: AttemptView, world: int, rules: Rules,
     return Trouble(FaultClass.LAUNCH_FAILED, Reason.LAUNCH_FAILED, now, attempt.number, False, text)
 
 
+def _came_to_nothing(attempt: Attempt, shown: AttemptView, view: View) -> Trouble | None:
+    """The cluster has taken the launch and its step is over, and no rank has begun: srun was refused its step.
+
+    Ranks that begin say so at once, and those that end leave a record; the look must be some seconds younger than the launch.
+    """
+    if attempt.accepted_at is not None or shown.started or shown.exits or shown.done or view.untold:
+        return None
+    over = attempt.number in view.launched and attempt.number not in view.steps_running and shown.running is False
+    if not over or (view.cluster_as_of or 0.0) < attempt.intended_at + BEGUN_S:
+        return None
+    text = "the step of the launch is over, and no rank has begun"
+    at = view.cluster_as_of or 0.0
+    return Trouble(FaultClass.LAUNCH_FAILED, Reason.LAUNCH_FAILED, at, attempt.number, True, text)
+
+
 def _vanished(history: History, attempt: Attempt, shown: AttemptView, view: View) -> Trouble | None:
     """An attempt of an earlier epoch of which neither the cluster nor any agent shows anything, as when its job is over.
 
@@ -195,6 +212,7 @@ def detect(history: History, view: View, layout: Layout, rules: Rules, now: floa
         return None
     return (
         _vanished(history, attempt, shown, view)
+        or _came_to_nothing(attempt, shown, view)
         or _save_stuck(attempt, shown, rules, now)
         or _not_launched(attempt, shown, layout.world, rules, now)
         or _stall(attempt, shown, layout, rules, now)

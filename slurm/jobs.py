@@ -271,6 +271,9 @@ class Jobs:
                 raise OSError(answer.why("scontrol requeue"))
         until = time.monotonic() + PENDING_S
         while not (isinstance(seen := self._commands.job(), JobRow) and seen.phase is Phase.WAITING):
+            if isinstance(seen, JobRow) and seen.phase is Phase.RUNNING and seen.start > row.start:
+                self._note(row, "requeued")  # it was pending for less than a look: begun, with whatever nodes it got
+                return
             if time.monotonic() > until:
                 why = seen.why if isinstance(seen, Unreadable) else f"it is {seen.state}"
                 raise OSError(f"job {row.id} was requeued and is not pending: {why}")

@@ -242,3 +242,23 @@ def test_an_attempt_of_which_nothing_is_left_is_dead_and_not_slow(scene: Scene) 
     assert not called_dead(attempt=replace(gone, running=True))
     assert not called_dead(cluster_as_of=began - 1)  # an old look says nothing about now
     assert detect(history, view, LAYOUT, AUTO, began + LISTEN_S - 1) is None  # the agents are heard first
+
+
+def test_a_launch_whose_step_is_over_and_whose_ranks_never_began_has_failed() -> None:
+    """As when Slurm refuses the step: nobody waits two minutes for ranks that can't come."""
+    scene = Scene()
+    scene.settle()
+    scene.wait(10)
+    assert seen(scene) is None  # it runs
+    scene.view = replace(scene.view, steps_running=frozenset())
+    scene.change(started=frozenset(), running=False)
+    found = seen(scene)
+    assert found is not None
+    assert (found.fault, found.died) == (FaultClass.LAUNCH_FAILED, True)
+    early = replace(scene.view, cluster_as_of=T0 + 1)
+    assert detect(scene.history, early, LAYOUT, AUTO, scene.now) is None
+    unseen = replace(scene.view, launched=frozenset())
+    assert detect(scene.history, unseen, LAYOUT, AUTO, scene.now) is None
+    for told in ({"started": frozenset({1})}, {"exits": (end(0, "n0", code=0),)}):
+        heard = replace(scene.view, attempt=replace(scene.shown, **told))
+        assert detect(scene.history, heard, LAYOUT, AUTO, scene.now) is None

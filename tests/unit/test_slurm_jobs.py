@@ -28,10 +28,11 @@ AGAIN = Submission(("--nodes=3", "/shared/job.sbatch"), "/shared")
 class Told(Commands):
     """Answers by the first word; what it was asked is kept."""
 
-    def __init__(self, answers: dict[str, str], phases: tuple[Phase, ...] = ()) -> None:
+    def __init__(self, answers: dict[str, str], phases: tuple[Phase, ...] = (), start: str = ROW.start) -> None:
         super().__init__("12", {}, 1.0)
         self.answers = answers
         self.phases = list(phases)
+        self.start = start
         self.asked: list[tuple[str, ...]] = []
 
     def ask(self, *argv, deadline_s=None, cwd=None, env=None):  # noqa: ARG002 - as it is
@@ -42,7 +43,7 @@ class Told(Commands):
         return Answer(1, "", "error: no")
 
     def job(self):
-        return replace(ROW, phase=self.phases.pop(0) if len(self.phases) > 1 else self.phases[0])
+        return replace(ROW, start=self.start, phase=self.phases.pop(0) if len(self.phases) > 1 else self.phases[0])
 
 
 def submitted(told: Told) -> list[tuple[str, ...]]:
@@ -156,6 +157,14 @@ def test_a_requeued_job_is_told_to_begin_once_it_is_pending(tmp_path) -> None:
     Jobs(str(tmp_path), told, Following()).next_job(ROW, ["n002"])
     words = [argv[1:] for argv in told.asked if argv[1] in {"requeue", "update"}]
     assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now+3", "ExcNodeList=n008,n009,n002")]
+
+
+def test_one_that_has_begun_again_before_anybody_looked_is_not_waited_for(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "scontrol requeue": ""}, (Phase.RUNNING,), start="2026-12-01T05:16:00")
+    jobs = Jobs(str(tmp_path), told, Following())
+    jobs.next_job(ROW, [])
+    assert jobs.describe(ROW).next == "requeued"
 
 
 def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:

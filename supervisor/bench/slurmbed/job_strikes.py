@@ -54,7 +54,10 @@ def requeued(run: SlurmRun) -> None:
 
 def batch_host_requeued(run: SlurmRun) -> None:
     """The batch host is lost and nobody stands by outside: an operator requeues the job, which finds the journal."""
-    run.bed.crash_node(run.slots()[0])
+    lost = run.slots()[0]
+    run.bed.crash_node(lost)
+    # Before that 22.05 may start it anew without its GPUs (docs/slurm.md).
+    run.until(lambda: "down" in run.bed.node_states()[lost], f"{lost} down", 60)
     requeued(run)
     run.until(lambda: (job := run.history().job) is not None and job.follows, "the run in the requeued job", 180)
 
