@@ -1,4 +1,4 @@
-"""How steps are launched on a real Slurm: warm ranks, one task a node. The same cases as `relight bench prove slurm_launching`."""
+"""How steps are launched on a real Slurm: one task a node below torchrun; the others are in `relight bench prove slurm_launching`."""
 
 from dataclasses import replace
 
@@ -25,9 +25,8 @@ def calm(tmp_path_factory):
     return undisturbed(work, replace(slurm_launching.SHAPE, spares=0))
 
 
-@pytest.mark.parametrize("case", slurm_launching.CASES)
-def test_a_run_survives(case, calm, tmp_path):
+def test_a_run_below_torchrun_survives(calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
     with SlurmBed(Shape(nodes=slurm_launching.NODES)) as bed:
-        slurm_launching.CASES[case](work, bed, calm)
+        slurm_launching.CASES["torchrun"](work, bed, calm)
     assert work.ok, work.checks

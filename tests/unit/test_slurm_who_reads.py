@@ -30,6 +30,7 @@ def test_the_settings_choose(settings, native):
     assert (_reads(ClusterSettings(**settings)) is not None) is native
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_pyslurm_that_is_not_there_is_said_once_and_the_commands_read(tmp_path):
     squeue = Path(tmp_path, "squeue")
     squeue.write_text("#!/bin/sh\necho '17|RUNNING|2026-12-01T00:20:06|n001|n001|None'\n")
