@@ -81,8 +81,11 @@ PROOFS = (
     _of(
         "slurm",
         "slurm",
-        "the trainer on a real Slurm: ranks, nodes, spares, slurmctld and the batch host are lost, and jobs end",
+        "the trainer on a real Slurm: ranks, nodes, spares, controllers, slurmctld and the batch host are lost",
         1800,
+    ),
+    _of(
+        "slurm", "slurm_jobs", "on a real Slurm: the job ends, is requeued, drained, cancelled; spares are spent", 1500
     ),
     _of(
         "slurm",

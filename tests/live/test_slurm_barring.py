@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 from policies.facts import History
-from supervisor.bench.proofs import slurm
-from supervisor.bench.slurmbed import install, strikes
+from supervisor.bench.slurmbed import cases, install, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape
 from supervisor.bench.slurmbed.supervised import SlurmRun
@@ -23,8 +22,8 @@ from supervisor.telling.notices import NOT_DRAINED
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 
 NOBODY = 65534
-SHORT = replace(slurm.SHAPE, steps=32)
-LONG = replace(slurm.SHAPE, steps=64)
+SHORT = replace(cases.SHAPE, steps=32)
+LONG = replace(cases.SHAPE, steps=64)
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def bed() -> Iterator[SlurmBed]:
     why = install.ensure()
     if why is not None:
         pytest.skip(why)
-    with SlurmBed(Shape(nodes=slurm.NODES, switches=3)) as one:
+    with SlurmBed(Shape(nodes=cases.NODES, switches=3)) as one:
         yield one
 
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("torch")
-from supervisor.bench.proofs import slurm
+from supervisor.bench.proofs import slurm, slurm_jobs
 from supervisor.bench.proofs.runs import undisturbed
 from supervisor.bench.proofs.work import Work
-from supervisor.bench.slurmbed import install
+from supervisor.bench.slurmbed import cases, install
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape
+
+CASES = slurm.CASES | slurm_jobs.CASES
 
 pytestmark = [
     pytest.mark.real,
@@ -26,19 +28,19 @@ def calm(tmp_path_factory):
     if why is not None:
         pytest.skip(why)
     work = Work("calm", str(tmp_path_factory.mktemp("calm")), tell=lambda _: None)
-    return undisturbed(work, replace(slurm.SHAPE, spares=0))
+    return undisturbed(work, replace(cases.SHAPE, spares=0))
 
 
 @pytest.mark.parametrize("case", ["node crash", "slurmctld away", "batch host", "node drained"])
 def test_a_run_survives(case, calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
-    with SlurmBed(Shape(nodes=slurm.NODES)) as bed:
-        slurm.survive(work, bed, case, calm)
+    with SlurmBed(Shape(nodes=cases.NODES)) as bed:
+        cases.survive(work, bed, case, CASES[case], calm)
     assert work.ok, work.checks
 
 
 def test_a_killed_rank_and_other_bits_are_seen(calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
-    with SlurmBed(Shape(nodes=slurm.NODES)) as bed:
-        slurm.survive(work, bed, "rank killed", calm[::-1])
+    with SlurmBed(Shape(nodes=cases.NODES)) as bed:
+        cases.survive(work, bed, "rank killed", CASES["rank killed"], calm[::-1])
     assert [name for name, held in work.checks.items() if not held] == ["rank killed: the same bits"]
