@@ -226,7 +226,7 @@ def _judged(history: History, view: View, layout: Layout, rules: Rules, now: flo
         return None
     if attempt.accepted_at is None:
         verdict = _verdict(attempt, shown, view, layout)
-        if verdict.state == "failed":
+        if verdict.state == "failed" and not _may_still_be_told(attempt, history, now):
             text = "; ".join(verdict.faults)
             return Trouble(FaultClass.ACCEPTANCE, Reason.ACCEPTANCE_FAILED, now, attempt.number, True, text)
         return None
@@ -235,6 +235,11 @@ def _judged(history: History, view: View, layout: Layout, rules: Rules, now: flo
         text = judged[1].text
         return Trouble(FaultClass.PROBATION, Reason.PROBATION_FAILED, now, attempt.number, True, text)
     return None
+
+
+def _may_still_be_told(attempt: Attempt, history: History, now: float) -> bool:
+    """Has this controller taken the attempt over a moment ago? Then its agents tell again what they know, in any order."""
+    return attempt.intended_at < history.epoch_began_at and now < history.epoch_began_at + AGENTS_TELL_S
 
 
 def _trouble(book: Notebook, view: View, layout: Layout, rules: Rules) -> None:

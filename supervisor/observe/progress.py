@@ -142,7 +142,7 @@ class Progress:
         if from_log and self._spoke:
             return None
         if self.last_row is not None and row.step <= self.last_row.step:
-            return None
+            return self._told_late(row)
         self._spoke = self._spoke or not from_log
         self._from_log = from_log
         self._rows += 1
@@ -156,6 +156,13 @@ class Progress:
             self.non_finite = row
         self._overlay.add(row)
         self._advance(row.at)
+        return row
+
+    def _told_late(self, row: StepRow) -> StepRow | None:
+        """An agent tells its last rows again, and a newer one may have come first. The first row is what acceptance looks at."""
+        if self.first_row is None or row.step >= self.first_row.step:
+            return None
+        self.first_row = row
         return row
 
     def loaded(self, loaded: Loaded, at: float) -> None:

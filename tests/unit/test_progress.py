@@ -111,6 +111,14 @@ def test_rows_count_once_and_in_order():
     assert (shown.frontier, shown.first_step.step, shown.last_step.step) == (3, 1, 3)
 
 
+def test_a_first_row_that_is_told_late_is_the_first():
+    """A new controller may hear a newer row before the agent has told its last ones again; acceptance looks at the first."""
+    progress = Progress(1, 2)
+    assert tell(progress, row(10), row(11), row(9), row(9), row(10)) == [row(10), row(11), row(9), None, None]
+    shown = view(progress)
+    assert (shown.first_step, shown.last_step) == (row(9), row(11))
+
+
 def test_rows_of_a_log_count_only_while_no_rank_speaks():
     progress = Progress(1, 4)
     assert tell(progress, row(1), from_log=True) != [None]

@@ -57,6 +57,7 @@ from supervisor.journal.entries import (
     Withdrawn,
 )
 from supervisor.plan import LISTED_S
+from supervisor.remember import AGENTS_TELL_S
 from supervisor.tick import tick
 
 
@@ -892,3 +893,23 @@ def test_a_step_that_the_cluster_lists_though_all_ranks_have_ended_well_is_ended
     scene.settle()
     assert scene.history.ended == "finished"
     assert scene.history.incidents == ()
+
+
+def test_acceptance_does_not_fail_before_the_agents_have_told_a_new_controller_what_they_know() -> None:
+    """The first row may be told after a newer one: it was found on a real cluster, with controllers killed one after the other."""
+    scene = Scene()
+    scene.settle()
+    scene.load()
+    scene.epoch(2)
+    late = row(2, 1, scene.now)
+    scene.change(first_step=late, last_step=late, frontier=2)
+    scene.settle()
+    assert scene.history.incidents == ()
+    told = replace(scene, view=scene.view)
+    told.change(first_step=row(1, 1, scene.now))
+    told.settle()
+    assert told.history.attempt is not None
+    assert told.history.attempt.accepted_at is not None
+    scene.wait(AGENTS_TELL_S)
+    scene.settle()
+    assert [i.fault for i in scene.history.incidents][:1] == [FaultClass.ACCEPTANCE]
