@@ -73,7 +73,9 @@ def _for_the_end(job: JobView, history: History, rules: Rules, now: float, *, au
         return Leave(Reason.PLANNED_STOP, text, "next-job" if goes_on else "end", acts=True)
     if goes_on or left > rules.job.told_s:
         return None
-    text += "; the run saves and stops before, and does not go on by itself"
+    observes = "; mode observe: nothing is done for it, and what is not saved by then is lost"
+    saves = "; the run saves and stops before, and does not go on by itself"
+    text += observes if history.mode == "observe" else saves
     return Leave(Reason.JOB_ENDS, text, "end", acts=False)
 
 

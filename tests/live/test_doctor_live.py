@@ -20,6 +20,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 
 ROOT = Path(supervisor.__file__).parents[1]
 NOBODY = 65534
+AS_NOBODY = (
+    "setpriv",
+    "--reuid",
+    str(NOBODY),
+    "--regid",
+    str(NOBODY),
+    "--clear-groups",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+)
 WITH_NO_KILL = "#SBATCH --no-kill\n"
 
 
@@ -48,18 +58,8 @@ def anybodys_python() -> list[str]:
     path = os.pathsep.join([str(ROOT), str(Path(click.__file__).parents[1])])
     for python in (sys.executable, f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"):
         words = ["env", f"PYTHONPATH={path}", python]
-        change = (
-            "setpriv",
-            "--reuid",
-            str(NOBODY),
-            "--regid",
-            str(NOBODY),
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--bounding-set=-all",
-        )
         done = subprocess.run(
-            [*change, *words, "-c", "import click, pydantic, json"], capture_output=True, check=False, cwd="/"
+            [*AS_NOBODY, *words, "-c", "import click, pydantic, json"], capture_output=True, check=False, cwd="/"
         )
         if done.returncode == 0:
             return words
@@ -121,17 +121,7 @@ def test_on_a_login_node(bed, place):
 
 
 def test_on_a_login_node_without_rights_nothing_is_drained_to_find_out(bed, place):
-    before = (
-        "setpriv",
-        "--reuid",
-        str(NOBODY),
-        "--regid",
-        str(NOBODY),
-        "--clear-groups",
-        "--inh-caps=-all",
-        "--bounding-set=-all",
-    )
-    _, found = doctor(bed, place, before=before, python=anybodys_python())
+    _, found = doctor(bed, place, before=AS_NOBODY, python=anybodys_python())
     assert found["rights"]["state"] == "warn"
     assert "may not drain nodes" in found["rights"]["seen"]
     assert states(found, "slurm")["slurmctld"] == found["munge"]["state"] == found["fs-create"]["state"] == "ok"

@@ -133,6 +133,7 @@ def test_in_mode_observe_nothing_is_done() -> None:
     told = decided(scene)
     assert isinstance(told, Continue)
     assert told.reason is Reason.JOB_ENDS
+    assert "nothing is done for it" in told.text
 
 
 def test_what_does_not_stop_by_itself_is_stopped_before_the_job_ends() -> None:
