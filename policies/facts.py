@@ -413,6 +413,7 @@ class Bar:
     until: float | None = None  # it may come back from here on; None: not before a person lifts it
     returned_at: float | None = None  # when it came back through a check
     lifted_at: float | None = None  # when the cluster was asked to let others have it again
+    lifted_by: str = ""  # the person who has lifted it: `until` is that moment
 
 
 @dataclass(frozen=True, slots=True)

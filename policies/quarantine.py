@@ -189,13 +189,18 @@ def on_probation(history: History, rules: QuarantineRules, now: float) -> frozen
     return frozenset(b.node for b in back if now - (b.returned_at or 0.0) < rules.probation_days * DAY_S)
 
 
+def may_return(history: History, now: float) -> frozenset[str]:
+    """Barred nodes whose time is over, or whose bars a person has lifted: nothing but a check keeps them from coming back."""
+    over = {b.node for b in history.bars if b.returned_at is None and b.until is not None and b.until <= now}
+    held = {b.node for b in history.bars if b.returned_at is None and (b.until is None or b.until > now)}
+    return frozenset(over - held)
+
+
 def returning(history: History, nodes: Mapping[str, NodeView], now: float) -> tuple[str, ...]:
     """Barred nodes whose time is over and that pass the check: the cluster shows them up, nobody drained them, an agent answers
     and has looked, and nothing is wrong there.
     """
-    over = {b.node for b in history.bars if b.returned_at is None and b.until is not None and b.until <= now}
-    held = {b.node for b in history.bars if b.returned_at is None and (b.until is None or b.until > now)}
-    seen = [nodes[name] for name in sorted(over - held) if name in nodes]
+    seen = [nodes[name] for name in sorted(may_return(history, now)) if name in nodes]
     return tuple(n.name for n in seen if spares.why_not(n, (), ()) is None)
 
 

@@ -20,6 +20,7 @@ from supervisor.journal.entries import (
     RequestAnswered,
     Resumed,
     StopAsked,
+    Unbarred,
 )
 from supervisor.journal.requests import Answer, Request
 from supervisor.plan import AGENTS_WAIT_S
@@ -77,11 +78,13 @@ def judge(request: Request, history: History, view: View, now: float) -> Reply:
                 return _yes(request, "the run was paused already")
             return _yes(request, "paused: it watches, seals and tells; it starts and stops nothing", _pause(request))
         case "resume":
-            return _resume(request, history, view)
+            return _resume(request, history, view, now)
         case "halt":
             return _halt(request, history)
         case "stop":
             return _stop(request, history, view)
+        case "unbar":
+            return _unbar(request, history, view, now)
 
 
 def _stop(request: Request, history: History, view: View) -> Reply:
@@ -137,8 +140,9 @@ def _choose(request: Request, history: History, view: View, now: float) -> Reply
         if request.checkpoint not in usable:
             shown = ", ".join(usable[-4:]) or "none"
             return _no(request, f"checkpoint {request.checkpoint} is not a completed one. Completed: {shown}", 2)
-    if stranger := _stranger((*request.spares, *request.keep_nodes), view):
-        return _no(request, stranger, 2)
+    named = (*request.spares, *request.keep_nodes)
+    if wrong := _stranger(named, view) or _kept_too_late(request, history, now):
+        return _no(request, wrong, 2)
     nodes = EMPTY if view.nodes is UNKNOWN else view.nodes
     slots = history.attempt.slots if history.attempt else ()
     for node in request.spares:
@@ -155,7 +159,7 @@ def _choose(request: Request, history: History, view: View, now: float) -> Reply
     return _yes(request, "the plan is made again", Chosen(choice, request.who))
 
 
-def _resume(request: Request, history: History, view: View) -> Reply:
+def _resume(request: Request, history: History, view: View, now: float) -> Reply:
     if history.halted is None and not history.paused:
         return _no(request, "the run is neither halted nor paused")
     if history.halted is not None and not request.why.strip():
@@ -164,8 +168,8 @@ def _resume(request: Request, history: History, view: View) -> Reply:
         return _no(request, f"samples are left out of a halted run, or by a plan: relight plan {history.run}", 2)
     if history.halted is None and request.keep_nodes:
         return _no(request, f"a node is kept by a halted run, or by a plan: relight plan {history.run}", 2)
-    if stranger := _stranger(request.keep_nodes, view):
-        return _no(request, stranger, 2)
+    if wrong := _stranger(request.keep_nodes, view) or _kept_too_late(request, history, now):
+        return _no(request, wrong, 2)
     what = "the halt is lifted" if history.halted is not None else "no longer paused"
     skip = merge(request.skip_samples)
     if skip:
@@ -180,6 +184,28 @@ def _stranger(named: tuple[str, ...], view: View) -> str | None:
     nodes = EMPTY if view.nodes is UNKNOWN else view.nodes
     wrong = next((node for node in named if node not in nodes), None)
     return f"{wrong} is no node of this run. Nodes: {', '.join(sorted(nodes)[:8])} ..." if wrong else None
+
+
+def _kept_too_late(request: Request, history: History, now: float) -> str | None:
+    """The first node to be kept that is barred already, said to the one who named it: a choice does not lift a bar."""
+    late = next((node for node in request.keep_nodes if node in history.barred(now)), None)
+    return f"{late} is barred already. Lift that: relight unbar {history.run} {late}" if late else None
+
+
+def _unbar(request: Request, history: History, view: View, now: float) -> Reply:
+    """Lift the bars of nodes that are repaired. Nothing is believed of them: they come back through their checks."""
+    barred, open_ones = history.barred(now), [b for b in history.bars if b.returned_at is None]
+    free = next((node for node in request.nodes if node not in barred), None)
+    if free is not None or not request.nodes:
+        shown = ", ".join(sorted(barred)[:8]) + (" ..." if len(barred) > 8 else "")
+        return _no(request, f"{free or 'no node'} is not barred. Barred: {shown or 'none'}", 2)
+    nodes = tuple(n for n in dict.fromkeys(request.nodes) if any(b.node == n and not b.lifted_by for b in open_ones))
+    if not nodes:
+        return _yes(request, f"lifted already: {', '.join(request.nodes)}; back once the checks pass")
+    text = f"bar lifted: {', '.join(nodes)}; a spare again, the last to be used, once the checks pass"
+    away = [n for n in nodes if view.nodes is not UNKNOWN and n not in view.nodes]
+    text += f". Not among this run's nodes now: {', '.join(away)}" if away else ""
+    return _yes(request, text, Unbarred(nodes, request.who, request.why))
 
 
 def _halt(request: Request, history: History) -> Reply:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("supervisor.commands.resume", "Lift a pause or a halt."),
     "stop": ("supervisor.commands.stop", "Save and stop, to go on later or in the next job."),
     "halt": ("supervisor.commands.halt", "Stop the attempt and start nothing more."),
+    "unbar": ("supervisor.commands.unbar", "Let a repaired node be a spare again."),
     "interval": ("supervisor.commands.interval", "How often to save."),
     "diagnose": ("supervisor.commands.diagnose", "The first cause in a folder of logs, of any job."),
     "verify": (

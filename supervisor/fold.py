@@ -62,6 +62,7 @@ from supervisor.journal.entries import (
     Stamped,
     StopAsked,
     Told,
+    Unbarred,
     Withdrawn,
 )
 
@@ -142,6 +143,13 @@ def _roll_back(history: History, launch: actions.Launch) -> Books:
     if before is None or before.ended is None:
         return history.books
     return ledger.roll_back(history.books, before.ended, launch.start)
+
+
+def _lift(bar: Bar, entry: Unbarred, at: float) -> Bar:
+    """Its time is over now. That it was barred stays known: a node that is barred again soon is barred for good."""
+    if bar.node not in entry.nodes or bar.returned_at is not None:
+        return bar
+    return replace(bar, until=at if bar.until is None else min(bar.until, at), lifted_by=entry.who)
 
 
 def _is_bar_of(bar: Bar, action: actions.Unbar) -> bool:
@@ -335,6 +343,8 @@ def fold(history: History, stamped: Stamped) -> History:
                 replace(b, returned_at=at) if b.node == entry.node and not b.returned_at else b for b in history.bars
             )
             return replace(history, bars=tuple(back))
+        case Unbarred():
+            return replace(history, bars=tuple(_lift(b, entry, at) for b in history.bars))
         case DrainRefused():
             return replace(history, drain_refused=entry.why)
         case RulesSet():

@@ -7,6 +7,7 @@ from math import inf
 from policies import archiving
 from policies.facts import (
     UNKNOWN,
+    Bar,
     CheckpointPhase,
     CheckpointState,
     Contain,
@@ -23,7 +24,7 @@ from policies.facts import (
     View,
     Wait,
 )
-from policies.quarantine import for_good
+from policies.quarantine import for_good, may_return
 from policies.retention import by_age
 from policies.rules import QuarantineRules, Rules
 from supervisor import actions
@@ -115,7 +116,7 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     steps += _let_go(history, view, rules, now)
     steps += _fresh_saves(history, view)
     steps += _void_saves(history, view)
-    steps += [actions.Unbar(b.node, b.incident) for b in history.bars if b.returned_at and not b.lifted_at]
+    steps += [actions.Unbar(b.node, b.incident) for b in history.bars if _is_over(b) and not b.lifted_at]
     steps += _bars_again(history)
     found = _checkpoints(view)
     waiting = sorted((c for c in found if c.phase is CheckpointPhase.FRAMEWORK_DONE), key=lambda c: (c.attempt, c.step))
@@ -126,6 +127,11 @@ def upkeep(history: History, view: View, rules: Rules, now: float) -> tuple[Acti
     if actions.superfluous(view, rules.checkpoint.keep, protected) and not waiting:
         steps.append(actions.Retain(by_age(found)[-1].id, rules.checkpoint.keep, protected))
     return (*steps, *_chores(history, view, rules, now))
+
+
+def _is_over(bar: Bar) -> bool:
+    """It has come back, or a person says that others may have it. With our drain it might never be in a job to be checked."""
+    return bar.returned_at is not None or bool(bar.lifted_by)
 
 
 def _takes_steps(view: View) -> bool:
@@ -150,7 +156,7 @@ def _questions(history: History, view: View, now: float) -> list[Action]:
 
 def _bars_again(history: History) -> list[Action]:
     """What the cluster was to be told of a bar and may not have heard: it was away, or the controller died as it asked."""
-    back = {b.incident for b in history.bars if b.returned_at is not None}
+    back = {b.incident for b in history.bars if _is_over(b)}
     unheard = [i.action for i in history.intents.values() if i.failed or i.epoch != history.epoch]
     if history.ended is not None:
         return []
@@ -229,7 +235,9 @@ def _next_job(history: History, view: View, now: float) -> list[Action]:
     slots = history.attempt.slots if history.attempt else ()
     nodes = () if view.nodes is UNKNOWN else view.nodes.values()
     ill = {n.name for n in nodes if n.unhealthy and n.name not in slots}  # spares that Slurm would give again
-    action = actions.NextJob(history.job.id, history.job.start, tuple(sorted(history.barred(now) | ill)))
+    # What may return is checked in a job that has it: left out of each, it would never come back.
+    kept_out = history.barred(now) - may_return(history, now) | ill
+    action = actions.NextJob(history.job.id, history.job.start, tuple(sorted(kept_out)))
     return [] if actions.is_done(action, view) else [action]
 
 

@@ -30,6 +30,7 @@ from supervisor.journal.entries import (
     Resumed,
     Stamped,
     StopAsked,
+    Unbarred,
 )
 
 if TYPE_CHECKING:
@@ -543,6 +544,8 @@ class Checkers(Watch):
             if isinstance(entry, Intended) and isinstance(entry.action, actions.Bar):
                 bar_s = entry.action.bar_s
                 self._bars.update(dict.fromkeys(entry.action.nodes, None if bar_s is None else one.at + bar_s))
+            if isinstance(entry, Unbarred):
+                self._bars.update({name: one.at for name in entry.nodes if name in self.barred(one.at)})
             self.history = fold(self.history, one)
             self._written = one.number
 
@@ -599,6 +602,8 @@ def _asked_for(entry: Entry) -> tuple[str, ...]:
             return ("resume", "stop")
         case StopAsked():
             return ("stop",)
+        case Unbarred():
+            return ("unbar",)
         case HaltedEntry(reason=Reason.PERSON_HALTED):
             return ("halt",)
         case _:

@@ -253,9 +253,13 @@ def second_controller() -> Do:
     return lambda world: world.second_controller()
 
 
-def person(what: What, why: str = "", keep: tuple[str, ...] = (), *, next_job: bool = False) -> Do:
-    """The person on call asks for something; `keep`: nodes that are not to be barred; `next_job`: and on in the next job."""
-    return lambda world: world.desk.file(what, why=why, keep_nodes=keep, next_job=next_job)
+def person(
+    what: What, why: str = "", keep: tuple[str, ...] = (), *, next_job: bool = False, nodes: tuple[str, ...] = ()
+) -> Do:
+    """The person on call asks for something. `keep`: nodes that are not to be barred; `next_job`: and on in the next job;
+    `nodes`: those that are to be barred no more.
+    """
+    return lambda world: world.desk.file(what, why=why, keep_nodes=keep, next_job=next_job, nodes=nodes)
 
 
 def stranger_speaks() -> Do:

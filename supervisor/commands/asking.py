@@ -110,6 +110,7 @@ def ask(
     skip_samples: Spans = (),
     after_save: bool = False,
     next_job: bool = False,
+    nodes: tuple[str, ...] = (),
 ) -> int:
     """File a request and wait for its answer; the exit code. With no controller alive it waits there: exit 3.
 
@@ -129,6 +130,7 @@ def ask(
             skip_samples=skip_samples,
             after_save=after_save,
             next_job=next_job,
+            nodes=nodes,
         )
     except ValidationError as error:
         first = error.errors()[0]

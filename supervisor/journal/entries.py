@@ -130,6 +130,16 @@ class NodeReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbarred:
+    """A person has lifted the bars of these nodes. Each comes back through its check, as one whose time is over."""
+
+    nodes: tuple[str, ...]
+    who: str
+    why: str = ""
+    kind: Literal["unbarred"] = "unbarred"
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRefused:
     """The cluster did not keep a barred node from others: the bar holds in this run alone. Once a run."""
 
@@ -391,6 +401,7 @@ Entry = (
     | RulesSet
     | Looked
     | NodeReturned
+    | Unbarred
     | DrainRefused
     | Paused
     | Resumed

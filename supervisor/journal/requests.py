@@ -27,7 +27,7 @@ def _in_order(span: tuple[int, int]) -> tuple[int, int]:
 Text = Annotated[str, Field(max_length=2000)]
 Sample = Annotated[int, Field(ge=0, le=2**62)]
 Span = Annotated[tuple[Sample, Sample], AfterValidator(_in_order)]
-What = Literal["approve", "refuse", "choose", "pause", "resume", "halt", "stop"]
+What = Literal["approve", "refuse", "choose", "pause", "resume", "halt", "stop", "unbar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Request:
     skip_samples: Annotated[tuple[Span, ...], Field(max_length=64)] = ()
     after_save: bool = False
     next_job: bool = False
+    nodes: Annotated[tuple[Text, ...], Field(max_length=10_000)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,22 @@ from supervisor.journal.entries import (
     Resumed,
     Stamped,
     Told,
+    Unbarred,
     Withdrawn,
 )
 
 What = Literal[
-    "planned", "withdrawn", "changed", "approved", "refused", "halted", "resumed", "paused", "told", "reached"
+    "planned",
+    "withdrawn",
+    "changed",
+    "approved",
+    "refused",
+    "halted",
+    "resumed",
+    "paused",
+    "unbarred",
+    "told",
+    "reached",
 ]
 KEPT = 64
 """The newest of one incident; a journal may be of any length."""
@@ -80,6 +91,9 @@ def _said(stamped: Stamped) -> Said | None:
             return Said(at, "resumed", who=entry.who, why=entry.because)
         case Paused():
             return Said(at, "paused", who=entry.who, why=entry.why)
+        case Unbarred():
+            why = ", ".join(entry.nodes) + (f": {entry.why}" if entry.why else "")
+            return Said(at, "unbarred", who=entry.who, why=why)
         case Told():
             return Said(at, "told", why=entry.title)
         case Carried() if entry.reached:

@@ -270,6 +270,7 @@ def past_text(past: Past, known: Known) -> str:
     parts = []
     for bar in past.bars[-2:]:
         until = "for good" if bar.until is None else f"until {stamp(bar.until, known.zone)}"
+        until += f" (lifted by {clean(bar.lifted_by, 64)})" if bar.lifted_by else ""
         back = f", back since {stamp(bar.returned_at, known.zone)}" if bar.returned_at is not None else ""
         parts.append(f"barred {stamp(bar.at, known.zone)} {until}{back} (incident {bar.incident}, {bar.reason})")
     if len(past.bars) > len(parts):

@@ -43,6 +43,7 @@ DONE: Final = {
     "halted": "Halted",
     "resumed": "Resumed",
     "paused": "Paused",
+    "unbarred": "Bar lifted",
     "told": "People told",
     "reached": "Notice arrived",
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies import spares
 from policies.facts import Unknown
+from policies.quarantine import may_return
 from supervisor.telling.say import clean, count, names, span
 
 if TYPE_CHECKING:
@@ -25,7 +26,15 @@ def spares_lines(history: History, view: View, now: float) -> list[str]:
         f"{clean(one.name, 64)} {_why(one, why) if why else _looked(one, now)}"
         for one, why in _free(history, view, now)
     ]
-    return [f"Spares: {names(told, SHOWN)}."] if told else []
+    lines = [f"Spares: {names(told, SHOWN)}."] if told else []
+    back = [_not_back(name, view) for name in sorted(may_return(history, now))]
+    return [*lines, f"Bar over, back once the checks pass: {names(back, SHOWN)}."] if back else lines
+
+
+def _not_back(name: str, view: View) -> str:
+    seen = None if isinstance(view.nodes, Unknown) else view.nodes.get(name)
+    why = "not among the run's nodes" if seen is None else spares.why_not(seen, (), ()) or "well"
+    return f"{clean(name, 64)} ({clean(why, 120)})"
 
 
 def _free(history: History, view: View, now: float) -> list[tuple[NodeView, str | None]]:

@@ -100,6 +100,8 @@ def test_no_command_is_bad_usage_and_shows_the_list(relight) -> None:
         (["run", "--profile", "atuo", "--", "true"], "relight: profile atuo: not known; these ship: "),
         (["explain", "x", "two"], "relight: Invalid value for '[INCIDENT]': 'two' is not a valid integer."),
         (["approve", "x", "--plan", "xyz"], "relight: --plan xyz: a plan's id is of the digits 0-9 and a-f."),
+        (["unbar", "x"], "relight: Missing argument 'NODE...'. See: relight unbar --help"),
+        (["unbar", "x", "n[1"], "relight: NODE: brackets in 'n[1'. Wanted a name, or names as Slurm prints them"),
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_2(args: list[str], said: str, relight) -> None:
@@ -120,6 +122,7 @@ def test_a_mistake_is_one_line_and_ends_with_2(args: list[str], said: str, relig
         ["pause", "x"],
         ["resume", "x"],
         ["halt", "x"],
+        ["unbar", "x", "n[1-2]"],
     ],
     ids=lambda a: a[0],
 )
@@ -148,6 +151,13 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
     told = json.loads(out)
     assert (code, told["schema"], told["controller_alive"]) == (3, 1, False)
     assert told["standing"] == "no controller is alive. Before: no incident is open."
+
+
+def test_nodes_to_be_unbarred_are_filed_one_by_one(relight, tmp_path: Path) -> None:
+    root = journaled(tmp_path, training())
+    assert relight("unbar", "demo", "n0", "n[1-2]", "--because", "repaired")[0] == 3
+    filed = requests.pending(root)
+    assert [(r.what, r.nodes, r.why) for r in filed] == [("unbar", ("n0", "n1", "n2"), "repaired")]
 
 
 def test_a_run_that_has_just_begun_is_not_called_forsaken(relight, tmp_path: Path) -> None:
