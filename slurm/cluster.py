@@ -151,8 +151,8 @@ class Cluster(Protocol):
         """How other nodes reach this one, as far as it was told by the last look; the name where nothing was. Never blocks."""
         ...
 
-    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
-        """Ask for the run's next job, without these nodes; it begins when this one has ended. Raises OSError."""
+    def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:
+        """Ask for the job that follows this start of ours, without these nodes; it begins when that has ended. Raises OSError."""
         ...
 
     def release(self, epoch: int) -> None:

@@ -169,14 +169,14 @@ class SlurmCommands:
         """NodeAddr of the node, as sinfo has it."""
         return self._addresses.get(node, node)
 
-    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
-        """Have the run's next job begin when this one has ended, without these nodes. Raises OSError."""
+    def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:
+        """Have the run's next job begin when this start of ours has ended, without these nodes. Raises OSError."""
         if not self._admit(epoch):
             return
         job = self._commands.job()  # before something is asked for, in its own words
         if isinstance(job, Unreadable):
             raise OSError(job.why)
-        self._jobs.next_job(job, [localfiles.good_name(node) for node in exclude])
+        self._jobs.next_job(job, start, [localfiles.good_name(node) for node in exclude])
 
     def release(self, epoch: int) -> None:
         """Cancel every step of ours and end every srun; with `end_job` the job too. Raises OSError.

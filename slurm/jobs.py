@@ -13,11 +13,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from slurm import hostlist, parsing
 from slurm.asking import Commands
+from slurm.awaited import ASKING, asked_for, note_of
 from slurm.cluster import EndsBy, Job, Unreadable
 from slurm.once import write_once
 from slurm.parsing import JobRow
@@ -31,8 +32,6 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
-ASKING: Final = ".asking"
-"""Behind the name of a note: the job is about to be requeued, and whoever asks for it may end with it."""
 REFUSED_MAX: Final = 3
 """So often a submission may fail before this job is requeued in its place. Chosen."""
 AGAIN_S: Final = 3
@@ -58,10 +57,12 @@ class Submission:
     cwd: str
     least: int = 0
     """The nodes of the training, without spares; 0: not known."""
+    follows: str = ""
+    """The job that has asked for this one; empty where a person has submitted it."""
 
     def text(self) -> str:
         """As one line, for the job's environment."""
-        return json.dumps({"words": self.words, "cwd": self.cwd, "least": self.least}, separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
     def smaller(self, by: int) -> tuple[str, ...]:
         """The words for `by` spares fewer; empty where those can't be gone without, or it isn't known.
@@ -85,12 +86,12 @@ class Submission:
         """None for what is none."""
         try:
             found = json.loads(text)
-            words, cwd, least = found["words"], found["cwd"], found.get("least", 0)
+            words, cwd, least, follows = found["words"], found["cwd"], found.get("least", 0), found.get("follows", "")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        if not (isinstance(words, list) and words and isinstance(cwd, str) and all(isinstance(w, str) for w in words)):
+        if not (isinstance(words, list) and words and all(isinstance(one, str) for one in (*words, cwd, follows))):
             return None
-        return cls(tuple(words), cwd, least if type(least) is int else 0)
+        return cls(tuple(words), cwd, least if type(least) is int else 0, follows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +100,6 @@ class Following:
 
     submission: Submission | None = None
     requeue: bool = True
-
-
-def asked_for(run_dir: str, job: str, start: str) -> str:
-    """Which job was asked for to follow this one, or "requeued"; empty where none was, "?" where that can't be read."""
-    try:
-        with open(_note_of(run_dir, job, start), "rb") as file:
-            return str(json.loads(file.read(4096))["next"])[:64]
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "?"  # somebody has asked, and what for can't be read: not asked again
-
-
-def is_awaited(run_dir: str, job: str, start: str) -> bool:
-    """Was a next job asked for, as far as can be seen by whoever is not in this one?"""
-    return asked_for(run_dir, job, start) != "" or os.path.exists(_note_of(run_dir, job, start) + ASKING)
-
-
-def _note_of(run_dir: str, job: str, start: str) -> str:
-    return f"{run_dir}/nodes/next-{job}-{start.replace(':', '')}.json"
 
 
 class Jobs:
@@ -149,9 +130,15 @@ class Jobs:
         can = self._following.submission is not None or (self._following.requeue and self._times.requeue)
         return Job(row.id, row.start, phase, row.state, ends_at, by, can, self._asked_for(row))
 
-    def next_job(self, row: JobRow, exclude: Sequence[str]) -> None:
-        """Submit the next job, or have this one requeued. Asked twice, the one that stands is found. Raises OSError."""
-        if row.phase is not Phase.WAITING and self._asked_for(row):  # one that waits has no start to be known by
+    def next_job(self, row: JobRow, start: str, exclude: Sequence[str]) -> None:
+        """Submit the job that is to follow this start of it, or have it requeued. Asked twice, the one that stands is found.
+
+        Raises OSError.
+        """
+        begun_anew = row.phase is Phase.RUNNING and row.start != start
+        if begun_anew or (
+            row.phase is not Phase.WAITING and self._asked_for(row)
+        ):  # one that waits has no start to be known by
             return
         submission = self._following.submission
         # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
@@ -215,7 +202,7 @@ class Jobs:
         return self._next[key]
 
     def _note(self, row: JobRow, following: str) -> None:
-        write_once(_note_of(self._run_dir, row.id, row.start), {"schema": 1, "next": following})
+        write_once(note_of(self._run_dir, row.id, row.start), {"schema": 1, "next": following})
 
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
@@ -246,7 +233,8 @@ class Jobs:
 
     def _submit(self, row: JobRow, submission: Submission, without: str) -> str:
         words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]
-        known = {"SBATCH_NO_KILL": "set"}  # as `relight sbatch` has it: inside the job nothing else tells of it
+        # As `relight sbatch` has it: inside the job nothing else tells of --no-kill, nor of who has asked for it.
+        known = {"SBATCH_NO_KILL": "set", SUBMISSION: replace(submission, follows=row.id).text()}
         answer = self._commands.ask("sbatch", *words, *submission.words, cwd=submission.cwd, env=known)
         # A job that is as large as its partition can't be had again without the barred nodes: each costs a spare then.
         for fewer in range(1, 1 + len(without.split(",")) if without else 1):
@@ -263,7 +251,7 @@ class Jobs:
         """From inside the job this ends with it; from outside the job is told to begin soon, elsewhere."""
         without = _without(self._shown(row), exclude)
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
-            mark = _note_of(self._run_dir, row.id, row.start) + ASKING
+            mark = note_of(self._run_dir, row.id, row.start) + ASKING
             with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards
                 answer = self._commands.ask("scontrol", "requeue", row.id)
             if not answer.ok:

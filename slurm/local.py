@@ -160,9 +160,9 @@ class LocalCluster:
         """All nodes are this machine."""
         return "127.0.0.1"
 
-    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+    def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:  # noqa: ARG002 - the port's signature
         """There are no jobs on one machine. Raises OSError."""
-        raise OSError(errno.EOPNOTSUPP, f"no job can follow (epoch {epoch}, without {', '.join(exclude) or 'nobody'})")
+        raise OSError(errno.EOPNOTSUPP, "one machine has no jobs: none can follow")
 
     def release(self, epoch: int) -> None:
         """Shut every node down and see it gone; what does not end by itself, a frozen node too, is killed.

@@ -60,12 +60,20 @@ def command(
     """Start CMD (or `command` of the settings) once per rank, watch it, and bring it back when it stops."""
     from supervisor import app, parent  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.clusters import in_its_job  # noqa: PLC0415
+    from supervisor.commands import not_begun  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.prepare import Wishes, is_taken_as_it_was, prepare  # noqa: PLC0415
     from supervisor.profiles import in_force  # noqa: PLC0415
 
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
     prepared = prepare(wishes)
+    if not epoch_only and not_begun.stopped_before(*prepared[:2]):
+        click.echo(
+            f"relight: {prepared[1].run.name} was stopped after this job was asked for; it is not gone on with",
+            err=True,
+        )
+        click.echo("relight: to go on, submit the job script again", err=True)
+        return 0
     if not epoch_only:
         as_it_was = is_taken_as_it_was(wishes)
         if as_it_was and os.path.exists("relight.toml"):
@@ -87,7 +95,12 @@ def command(
     run, settings, rules = prepared
     if not profile and is_taken_as_it_was(wishes):
         rules = in_force(look(run.root).history, settings.run.profile)
-    return app.supervise(app.build(run, settings, rules), stop_asked, again=again)
+    try:
+        parts = app.build(run, settings, rules)
+    except UserError as error:
+        not_begun.tell(run, settings, error)
+        raise
+    return app.supervise(parts, stop_asked, again=again)
 
 
 def hold(root: str, code: int, pause: Callable[[float], None] = time.sleep) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from slurm.jobs import is_awaited
+from slurm.awaited import Awaited, is_awaited
 from supervisor.commands.asking import Seen, look
 from supervisor.errors import HALTED_EXIT
 from supervisor.journal.lease import is_alive, read_holder
@@ -16,19 +16,32 @@ LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
 
 
-def stand_by(root: str, *, over_jobs: bool = False, pause: Callable[[float], None] = time.sleep) -> int | None:
+def stand_by(
+    root: str,
+    *,
+    over_jobs: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+    awaited: Awaited | None = None,
+) -> int | None:
     """Wait while another controller lives; None when it is our turn, else the exit code: the run is over.
 
     `over_jobs`: a run that has left its job is waited for, until its next job has a controller; for whoever is in the job, it
     is over then. Where no next job was asked for, whoever should have has died (the batch host is lost): it is our turn.
+    `awaited`: who knows how the next job stands; default: Slurm.
     """
-    said = False
+    said, lost = False, ""
+    awaited = awaited or Awaited(root)
     while True:
         seen = look(root)
         if not seen.alive:
             if seen.history.ended == "next-job" and over_jobs:
                 if _nobody_asked(seen):
                     return None
+                if (over := _next_over(seen, awaited)) != lost and over:
+                    click.echo(
+                        f"relight: {over} and has not taken {seen.history.run} up: nobody goes on with it", err=True
+                    )
+                lost = over
                 pause(LOOK_S)
                 continue
             if seen.history.ended:
@@ -46,6 +59,11 @@ def stand_by(root: str, *, over_jobs: bool = False, pause: Callable[[float], Non
         while holder is not None and is_alive(holder, time.time()):
             pause(LOOK_S)
             holder = read_holder(seen.run.path("lease"))
+
+
+def _next_over(seen: Seen, awaited: Awaited) -> str:
+    job = seen.history.job
+    return awaited.over(job.id, job.start) if job is not None else ""
 
 
 def _nobody_asked(seen: Seen) -> bool:

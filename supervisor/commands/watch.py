@@ -33,8 +33,10 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool) -> int
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
     from supervisor.errors import REFUSED_EXIT, UserError  # noqa: PLC0415
+    from supervisor.guard import watch as guard  # noqa: PLC0415
     from supervisor.profiles import in_force  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
+    from supervisor.telling import targets  # noqa: PLC0415
 
     if templates:
         click.echo(_templates())
@@ -42,6 +44,11 @@ def command(run: str | None, job: str, templates: bool, epoch_only: bool) -> int
     if not run:
         raise UserError("which run? Give its name or its directory. See: relight watch --help")
     where = RunDir.of(run).must_exist()
+    if not epoch_only and (whom := targets.read(where.root)) is not None and whom.any:
+        try:
+            guard.start(where.root)  # the one that the job has started ends with it
+        except UserError as error:
+            click.echo(f"relight: {error}. It is watched without it", err=True)
     if epoch_only:
         seen = look(where.root)
         app.log_to_stderr()

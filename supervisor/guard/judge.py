@@ -24,6 +24,7 @@ GRACE_S: Mapping[str, float] = {
     "journal-not-writable": 20.0,
     "controller-gone": 20.0,  # its parent starts another within a second
     "controller-stuck": 0.0,
+    "next-job-over": 60.0,  # one that is requeued is over for a moment
     "notice-not-delivered": 0.0,
     "nobody-told": 60.0,
     "notice-under-way": 180.0,  # a first try has a deadline of its own
@@ -39,7 +40,8 @@ class Look:
 
     `dead`: the holder's process on this host is gone; None where it runs on another host. `history` None: the journal could not
     be read, and `unread` says why. `fault`: a fault of ours kept us from looking. `waits`: an open plan waits for a person.
-    `over`: the run has ended and nobody is needed. `between`: it has left its job, and the next one was asked for.
+    `over`: the run has ended and nobody is needed. `between`: it has left its job, and the next one was asked for; `next_over`:
+    how that one has ended, in Slurm's words, without having taken the run up.
     """
 
     there: bool = True
@@ -54,6 +56,7 @@ class Look:
     waits: bool = False
     over: bool = False
     between: bool = False
+    next_over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,10 @@ def matters(run: str, look: Look, memory: Memory, now: float) -> list[Matter]:
 
 def _controller(look: Look, memory: Memory, now: float) -> list[Matter]:
     """Is it at work? While a run waits for its next job there is none, perhaps for days."""
+    if look.between and look.next_over:
+        means = "Nobody goes on with it. Submit the job script again; relight status says from where it goes on."
+        seen = f"The next {look.next_over}, and has not taken the run up."
+        return [Matter("next-job-over", seen, means, "next-job", escalates=True)]
     if look.between:
         return []
     if not look.lease:
@@ -230,6 +237,7 @@ TITLES: Mapping[str, str] = {
     "journal-not-writable": "the journal can't be written",
     "controller-gone": "the controller is gone",
     "controller-stuck": "the controller does not turn",
+    "next-job-over": "its next job is over and nobody goes on",
     "notice-not-delivered": "a notice was not delivered",
     "nobody-told": "it waits, and nobody was told",
     "notice-under-way": "it waits, and nobody has the notice yet",

@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 
 from policies.facts import History
 from policies.rules import Rules
-from slurm.jobs import is_awaited
+from slurm.awaited import Awaited, is_awaited
 from supervisor.fold import fold_all
 from supervisor.guard.judge import Look
 from supervisor.journal.following import Tail
@@ -30,8 +30,12 @@ STATUS_MAX = 16_000_000
 class Eye:
     """Looks at one run. `probes`: try a write too; not where the run directory is mounted to be read only."""
 
-    def __init__(self, root: str, wall: Callable[[], float] = time.time, *, probes: bool = True) -> None:
+    def __init__(
+        self, root: str, wall: Callable[[], float] = time.time, *, probes: bool = True, awaited: Awaited | None = None
+    ) -> None:
+        """`awaited`: who knows how the next job stands; default: Slurm, where it can be asked."""
         self._run, self._wall, self._probes = RunDir(root), wall, probes
+        self._awaited = awaited or Awaited(self._run.root)
         self._tail = Tail(self._run.journal)
         self._history = History()
 
@@ -49,7 +53,9 @@ class Eye:
         if history is None:
             return seen
         over = dead is not False and self._is_over(history)
-        return replace(seen, waits=waits(history, Known(held=held)), over=over, between=self._is_between(history))
+        between = self._is_between(history)
+        lost = self._awaited.over(history.job.id, history.job.start) if between and history.job else ""
+        return replace(seen, waits=waits(history, Known(held=held)), over=over, between=between, next_over=lost)
 
     def _folded(self) -> tuple[History | None, str]:
         try:

@@ -134,7 +134,7 @@ class Effects:
             case actions.Launch():
                 self._launch(action)
             case actions.NextJob():
-                self._work(action, "cluster", lambda: ports.cluster.next_job(action.exclude, ports.epoch))
+                self._work(action, "cluster", lambda: ports.cluster.next_job(action.start, action.exclude, ports.epoch))
             case actions.Release():
                 self._work(action, "released", lambda: ports.cluster.release(ports.epoch))
             case _:

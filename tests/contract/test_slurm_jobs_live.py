@@ -134,13 +134,14 @@ def test_the_next_job_is_submitted_once_and_begins_elsewhere_when_this_one_ends(
     words = (name, "--nodes=2", "--exclusive", "--chdir=/", "--output=/dev/null", script(bed))
     following = Following(Submission(words, "/"), requeue=False)
     port = held.port(following)
-    port.next_job([without], 1)
-    port.next_job([without], 1)
-    held.port(following).next_job([without], 1)
+    start = held.see(port).start
+    port.next_job(start, [without], 1)
+    port.next_job(start, [without], 1)
+    held.port(following).next_job(start, [without], 1)
     for note in (tmp_path / "nodes").glob("next-*.json"):
         note.unlink()  # as if whoever has submitted it had died before it was noted
     again = held.port(following)
-    again.next_job([without], 1)
+    again.next_job(start, [without], 1)
     after = held.see(again).next
     assert set(bed.run("squeue", "-h", "-o", "%A").split()) == {held.id, after}
     assert bed.job_state(after) == "PENDING"
@@ -166,7 +167,7 @@ def test_what_is_requeued_from_outside_begins_within_seconds_on_other_nodes(bed,
     held = Held(bed, tmp_path, job, env)
     port = held.port()
     first = held.see(port)
-    port.next_job([held.nodes[0]], 1)
+    port.next_job(first.start, [held.nodes[0]], 1)
     # By itself it would wait for cred_expire, 11 s here.
     shown = bed.run("env", "TZ=UTC", "scontrol", "-o", "show", "job", job)
     eligible = datetime.fromisoformat(f"{shown.split('EligibleTime=')[1].split()[0]}+00:00").timestamp()
@@ -189,7 +190,7 @@ def test_a_job_that_is_over_is_requeued_and_runs_again(bed, tmp_path):
     seen = held.see(port)
     # Whoever looks at it only now knows too that it may be requeued.
     assert (seen.phase, seen.word, seen.can_follow, seen.ends_at) == ("ended", "FAILED", True, None)
-    port.next_job([], 1)
+    port.next_job(seen.start, [], 1)
     assert held.until(port, lambda job: job.phase == "running").start != seen.start
 
 
@@ -198,7 +199,7 @@ def test_a_job_that_may_not_be_requeued_cannot_follow_itself(bed, tmp_path):
     port = held.port()
     assert not held.see(port).can_follow
     with pytest.raises(OSError, match="scontrol requeue"):
-        port.next_job([], 1)
+        port.next_job(held.see(port).start, [], 1)
     assert held.see(port).next == ""
     assert held.see(held.port(Following(Submission(("--wrap=true",), "/"), requeue=False))).can_follow
     bed.run("scancel", held.id)

@@ -80,6 +80,7 @@ FAULTS = {
     "notice-not-delivered": telling(failed=(("slack (urls 1)", "HTTP 500"),), tries=1),
     "nobody-told": PLAN,
     "notice-under-way": telling(),
+    "next-job-over": replace(WELL, between=True, next_over="job 13 is CANCELLED"),
 }
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from slurm import parsing
 from slurm.asking import Commands
+from slurm.awaited import asked_for, is_awaited
 from slurm.calls import Answer
-from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission, asked_for, is_awaited
+from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -101,7 +102,7 @@ def test_one_that_waits_is_told_to_begin_each_time(tmp_path) -> None:
     told = Told({"scontrol -o": SHOWN, "scontrol update": ""}, (Phase.WAITING,))
     waits = replace(ROW, phase=Phase.WAITING, start="", nodes=())
     for _ in range(2):  # in two requeues: it has no start to tell them apart
-        Jobs(str(tmp_path), told, Following()).next_job(waits, [])
+        Jobs(str(tmp_path), told, Following()).next_job(waits, ROW.start, [])
     assert [argv[1] for argv in told.asked].count("update") == 2
     assert ("scontrol", "requeue", "12") not in told.asked
 
@@ -124,16 +125,23 @@ def test_the_next_job_is_submitted_once_without_the_nodes_that_are_barred_or_exc
     (tmp_path / "nodes").mkdir()
     told = Told({"scontrol -o": SHOWN, "squeue": "", "sbatch": "13\n"})
     jobs = Jobs(str(tmp_path), told, Following(AGAIN))
-    jobs.next_job(ROW, ["n002"])
-    jobs.next_job(ROW, ["n002"])
+    jobs.next_job(ROW, ROW.start, ["n002"])
+    jobs.next_job(ROW, ROW.start, ["n002"])
     assert submitted(told) == [
         ("sbatch", "--parsable", "--dependency=afterany:12", "--exclude=n008,n009,n002", *AGAIN.words)
     ]
     assert jobs.describe(ROW).next == "13"
     anew = Jobs(str(tmp_path), told, Following(AGAIN))  # another controller
-    anew.next_job(ROW, ["n002"])
+    anew.next_job(ROW, ROW.start, ["n002"])
     assert len(submitted(told)) == 1
     assert anew.describe(replace(ROW, start="later")).next == ""
+
+
+def test_a_job_that_has_begun_anew_since_it_was_decided_is_followed_by_none(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "squeue": "", "sbatch": "13\n"})
+    Jobs(str(tmp_path), told, Following(AGAIN)).next_job(replace(ROW, start="2026-12-01T06:00:00"), ROW.start, [])
+    assert told.asked == []
 
 
 def test_one_that_was_submitted_and_not_noted_is_found_and_a_stranger_that_waits_is_not(tmp_path) -> None:
@@ -143,7 +151,7 @@ def test_one_that_was_submitted_and_not_noted_is_found_and_a_stranger_that_waits
     jobs = Jobs(str(tmp_path), told, Following(AGAIN))
     assert parsing.waiting_for(waiting, "12", "llm 500b") == ""
     told.answers["squeue"] += "23|afterok:9,afterany:12(unfulfilled)|llm 500b\n"
-    jobs.next_job(ROW, [])
+    jobs.next_job(ROW, ROW.start, [])
     assert submitted(told) == []
     assert jobs.describe(ROW).next == "23"
 
@@ -154,7 +162,7 @@ def test_a_requeued_job_is_told_to_begin_once_it_is_pending(tmp_path) -> None:
         {"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""},
         (Phase.ENDING, Phase.ENDING, Phase.WAITING),
     )
-    Jobs(str(tmp_path), told, Following()).next_job(ROW, ["n002"])
+    Jobs(str(tmp_path), told, Following()).next_job(ROW, ROW.start, ["n002"])
     words = [argv[1:] for argv in told.asked if argv[1] in {"requeue", "update"}]
     assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now+3", "ExcNodeList=n008,n009,n002")]
 
@@ -163,17 +171,17 @@ def test_one_that_has_begun_again_before_anybody_looked_is_not_waited_for(tmp_pa
     (tmp_path / "nodes").mkdir()
     told = Told({"scontrol -o": SHOWN, "scontrol requeue": ""}, (Phase.RUNNING,), start="2026-12-01T05:16:00")
     jobs = Jobs(str(tmp_path), told, Following())
-    jobs.next_job(ROW, [])
+    jobs.next_job(ROW, ROW.start, [])
     assert jobs.describe(ROW).next == "requeued"
 
 
 def test_where_no_job_can_follow_or_slurm_says_no_it_is_told(tmp_path) -> None:
     (tmp_path / "nodes").mkdir()
     with pytest.raises(OSError, match="no next job"):
-        Jobs(str(tmp_path), Told({}), Following(None, requeue=False)).next_job(ROW, [])
+        Jobs(str(tmp_path), Told({}), Following(None, requeue=False)).next_job(ROW, ROW.start, [])
     refused = Told({"scontrol -o": SHOWN, "squeue": ""})
     with pytest.raises(OSError, match="sbatch ended with 1: error: no"):
-        Jobs(str(tmp_path), refused, Following(AGAIN)).next_job(ROW, [])
+        Jobs(str(tmp_path), refused, Following(AGAIN)).next_job(ROW, ROW.start, [])
     assert not list((tmp_path / "nodes").iterdir())
 
 
@@ -207,9 +215,9 @@ def test_where_the_partition_is_too_small_without_the_barred_nodes_each_of_them_
     bars = [f"n{number:03d}" for number in range(1, barred + 1)]
     if taken is None:
         with pytest.raises(OSError, match="node configuration"):
-            jobs.next_job(ROW, bars)
+            jobs.next_job(ROW, ROW.start, bars)
     else:
-        jobs.next_job(ROW, bars)
+        jobs.next_job(ROW, ROW.start, bars)
         own = words[3:]  # the script and its arguments are not ours to change
         assert submitted(told)[-1][-6:] == (f"--nodes={taken}", "--no-kill", f"--ntasks={taken * 8}", *own)
     assert min(int(argv[-6].partition("=")[2]) for argv in submitted(told)) >= 4
@@ -220,7 +228,7 @@ def test_how_many_the_training_needs_is_not_guessed(tmp_path) -> None:
     told = Small({"scontrol -o": SHOWN, "squeue": ""})
     old = Submission.read('{"words": ["--nodes=6", "/shared/job.sbatch"], "cwd": "/"}')
     with pytest.raises(OSError, match="node configuration"):
-        Jobs(str(tmp_path), told, Following(old)).next_job(ROW, ["n002"])
+        Jobs(str(tmp_path), told, Following(old)).next_job(ROW, ROW.start, ["n002"])
     assert len(submitted(told)) == 1
 
 
@@ -235,14 +243,14 @@ def test_a_job_that_sbatch_refuses_again_and_again_is_requeued_where_it_may_be(t
         told.answers["squeue"] = ""
         for _ in range(REFUSED_MAX - 1):
             with pytest.raises(OSError, match="sbatch ended with 1"):
-                jobs.next_job(ROW, [])
+                jobs.next_job(ROW, ROW.start, [])
         if requeues:
-            jobs.next_job(ROW, [])
+            jobs.next_job(ROW, ROW.start, [])
             assert jobs.describe(replace(ROW, phase=Phase.ENDED)).next == "requeued"
             (tmp_path / "nodes" / "next-12-2026-12-01T051502.json").unlink()
         else:
             with pytest.raises(OSError, match="sbatch ended with 1"):
-                jobs.next_job(ROW, [])
+                jobs.next_job(ROW, ROW.start, [])
         assert (("scontrol", "requeue", "12") in told.asked) is requeues
 
 
@@ -256,11 +264,11 @@ def test_that_a_job_is_being_requeued_is_seen_when_whoever_asked_has_ended_with_
 
     told = Ends({"scontrol -o": SHOWN})
     with pytest.raises(OSError, match="scontrol requeue ended with 1"):
-        Jobs(str(tmp_path), told, Following()).next_job(ROW, [])
+        Jobs(str(tmp_path), told, Following()).next_job(ROW, ROW.start, [])
     assert not is_awaited(*where)
     told.answers["scontrol requeue"] = ""
     with pytest.raises(SystemExit):
-        Jobs(str(tmp_path), told, Following()).next_job(ROW, [])
+        Jobs(str(tmp_path), told, Following()).next_job(ROW, ROW.start, [])
     assert is_awaited(*where)
     assert asked_for(*where) == ""  # another controller that is still in it asks again
     assert not is_awaited(str(tmp_path), ROW.id, "later")

@@ -74,7 +74,7 @@ class ShownCluster:
         """All nodes are this machine."""
         return "127.0.0.1"
 
-    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+    def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:
         """There are no jobs here."""
 
     def release(self, epoch: int) -> None:

@@ -157,17 +157,16 @@ class SimCluster:
         """A node is reached by its name."""
         return node
 
-    def next_job(self, exclude: Sequence[str], epoch: int) -> None:
+    def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:  # noqa: ARG002 - the port's signature
         """Have the job requeued, without these nodes; where there is none, none follows."""
         job = self.job
         if job is None:
-            raise OSError(errno.EOPNOTSUPP, f"no job can follow, epoch {epoch}, without {list(exclude)}")
+            raise OSError(errno.EOPNOTSUPP, "no job can follow")
         delay = self._delay("next-job", self.delays.stop_s)
         if self._time.now < job.refuses_until:
             raise OSError("scontrol requeue: Requested operation is presently disabled")
         if job.phase == "ending":
             raise OSError(f"job {job.id} was requeued and is not pending: it is {job.word}")
-        start = job.start
         if delay is not None:
             self._time.after(delay, lambda: job.ask_next(start, exclude))
 

@@ -1,0 +1,79 @@
+"""The job that was asked for to follow another: what was noted of it in the run directory, and how it stands in Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+from slurm.asking import Commands
+from slurm.calls import clean_environment
+from slurm.cluster import Unreadable
+from slurm.parsing import JobRow
+from slurm.states import Phase
+
+ASKING: Final = ".asking"
+"""Behind the name of a note: the job is about to be requeued, and whoever asks for it may end with it."""
+EVERY_S: Final = 30.0
+"""How often Slurm is asked for a job that may wait for days. Chosen."""
+CALL_S: Final = 15.0
+"""squeue itself gives up after 9 to 10 s when slurmctld is away."""
+
+
+def note_of(run_dir: str, job: str, start: str) -> str:
+    """Where it is noted which job follows this start of a job."""
+    return f"{run_dir}/nodes/next-{job}-{start.replace(':', '')}.json"
+
+
+def asked_for(run_dir: str, job: str, start: str) -> str:
+    """Which job was asked for to follow this one, or "requeued"; empty where none was, "?" where that can't be read."""
+    try:
+        with open(note_of(run_dir, job, start), "rb") as file:
+            return str(json.loads(file.read(4096))["next"])[:64]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "?"  # somebody has asked, and what for can't be read: not asked again
+
+
+def is_awaited(run_dir: str, job: str, start: str) -> bool:
+    """Was a next job asked for, as far as can be seen by whoever is not in this one?"""
+    return asked_for(run_dir, job, start) != "" or os.path.exists(note_of(run_dir, job, start) + ASKING)
+
+
+class Awaited:
+    """Asks Slurm, now and then, whether the job that is to take a run up still can."""
+
+    def __init__(
+        self,
+        run_dir: str,
+        ask: Callable[[str], JobRow | Unreadable] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ask`: a job by its id; default: squeue does."""
+        self._run_dir = run_dir
+        self._ask = ask or (lambda job: Commands(job, clean_environment(os.environ), CALL_S).job())
+        self._clock = clock
+        self._asked: tuple[str, str, float] | None = None
+        self._over = ""
+
+    def over(self, job: str, start: str) -> str:
+        """How the job that follows this start of a job has ended ("job 17 is CANCELLED"); empty where it has not, or nobody knows.
+
+        Said of a run that still waits for it: what has ended then has not taken it up. Slurm forgets a job that is over after
+        MinJobAge (300 s by default); what was seen of one stays.
+        """
+        now = self._clock()
+        if self._asked is None or self._asked[:2] != (job, start):
+            self._over = ""
+        elif now - self._asked[2] < EVERY_S:
+            return self._over
+        self._asked = (job, start, now)
+        following = asked_for(self._run_dir, job, start)
+        one = following if following.isascii() and following.isdigit() else job  # else it is the same job, requeued
+        seen = self._ask(one) if is_awaited(self._run_dir, job, start) else None
+        if isinstance(seen, JobRow):
+            self._over = f"job {one} is {seen.state}" if seen.phase is Phase.ENDED else ""
+        return self._over
