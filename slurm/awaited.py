@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import time
@@ -16,6 +17,8 @@ from slurm.states import Phase
 
 ASKING: Final = ".asking"
 """Behind the name of a note: the job is about to be requeued, and whoever asks for it may end with it."""
+NOTE_MAX: Final = 1 << 20
+"""Bytes of a note; it names the nodes that were left out."""
 EVERY_S: Final = 30.0
 """How often Slurm is asked for a job that may wait for days. Chosen."""
 CALL_S: Final = 15.0
@@ -30,8 +33,7 @@ def note_of(run_dir: str, job: str, start: str) -> str:
 def asked_for(run_dir: str, job: str, start: str) -> str:
     """Which job was asked for to follow this one, or "requeued"; empty where none was, "?" where that can't be read."""
     try:
-        with open(note_of(run_dir, job, start), "rb") as file:
-            return str(json.loads(file.read(4096))["next"])[:64]
+        return _read(note_of(run_dir, job, start))[0]
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -41,6 +43,32 @@ def asked_for(run_dir: str, job: str, start: str) -> str:
 def is_awaited(run_dir: str, job: str, start: str) -> bool:
     """Was a next job asked for, as far as can be seen by whoever is not in this one?"""
     return asked_for(run_dir, job, start) != "" or os.path.exists(note_of(run_dir, job, start) + ASKING)
+
+
+def left_out(run_dir: str, job: str, start: str) -> frozenset[str]:
+    """The nodes that this run itself left out when it asked for this start of this job; none where that isn't known."""
+    before = f"{run_dir}/nodes/next-{job}-"
+    newest, found = "", frozenset[str]()
+    for path in glob.glob(f"{glob.escape(run_dir)}/nodes/next-*.json"):
+        try:
+            following, without = _read(path)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+        requeued = following == "requeued" and path.startswith(before)
+        # What was said at a requeue stands until the next one; it replaces what the job was submitted with.
+        at = path.removeprefix(before) if requeued else ""
+        earlier = not start or at < f"{start.replace(':', '')}.json"
+        if (requeued and earlier and at > newest) or (following == job and not newest):
+            newest, found = at, without
+    return found
+
+
+def _read(path: str) -> tuple[str, frozenset[str]]:
+    """Which job follows, and whom we have left out of it. Raises OSError, ValueError, KeyError, TypeError, RecursionError."""
+    with open(path, "rb") as file:
+        found = json.loads(file.read(NOTE_MAX))
+    without = found.get("without", ()) if isinstance(found, dict) else ()
+    return str(found["next"])[:64], frozenset(n for n in without if isinstance(n, str))
 
 
 class Awaited:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from slurm import hostlist, parsing
 from slurm.asking import Commands
-from slurm.awaited import ASKING, asked_for, note_of
+from slurm.awaited import ASKING, asked_for, left_out, note_of
 from slurm.cluster import EndsBy, Job, Unreadable
 from slurm.once import write_once
 from slurm.parsing import JobRow
@@ -144,9 +144,10 @@ class Jobs:
         # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
         if submission is not None and row.phase is Phase.RUNNING:
             shown = self._shown(row)
-            found = self._waiting(row, shown) or self._submitted(row, submission, shown, exclude)
+            owners, ours = self._without(row, shown, exclude)
+            found = self._waiting(row, shown) or self._submitted(row, submission, shown, (*owners, *ours))
             if found:
-                self._note(row, found)
+                self._note(row, found, ours)
             else:
                 self._requeue(row, exclude)
         elif self._following.requeue:
@@ -201,8 +202,17 @@ class Jobs:
             self._next[key] = found
         return self._next[key]
 
-    def _note(self, row: JobRow, following: str) -> None:
-        write_once(note_of(self._run_dir, row.id, row.start), {"schema": 1, "next": following})
+    def _note(self, row: JobRow, following: str, without: Sequence[str]) -> None:
+        note = {"schema": 1, "next": following, "without": list(without)}
+        write_once(note_of(self._run_dir, row.id, row.start), note)
+
+    def _without(self, row: JobRow, shown: str, exclude: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Whom the job's owner has excluded, and whom we leave out beside them. Said anew, the option replaces what stands; what
+        we had left out of this job is nobody's wish any more.
+        """
+        before = left_out(self._run_dir, row.id, row.start)
+        owners = tuple(n for n in hostlist.expand(parsing.excluded(shown)) if n not in before)
+        return owners, tuple(dict.fromkeys(n for n in exclude if n not in owners))
 
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
@@ -219,12 +229,12 @@ class Jobs:
             raise OSError(answer.why("squeue"))
         return parsing.waiting_for(answer.out, row.id, parsing.job_name(shown))
 
-    def _submitted(self, row: JobRow, submission: Submission, shown: str, exclude: Sequence[str]) -> str:
+    def _submitted(self, row: JobRow, submission: Submission, shown: str, without: Sequence[str]) -> str:
         """The new job's id; empty where it was refused again and again (the script is gone, a limit of jobs), and this one can
         be requeued. Raises OSError.
         """
         try:
-            return self._submit(row, submission, _without(shown, exclude))
+            return self._submit(row, submission, ",".join(without))
         except OSError:
             self._refused += 1
             if self._refused < REFUSED_MAX or not (self._following.requeue and self._times.requeue):
@@ -249,7 +259,8 @@ class Jobs:
 
     def _requeue(self, row: JobRow, exclude: Sequence[str]) -> None:
         """From inside the job this ends with it; from outside the job is told to begin soon, elsewhere."""
-        without = _without(self._shown(row), exclude)
+        shown = self._shown(row)
+        owners, ours = self._without(row, shown, exclude)
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
             mark = note_of(self._run_dir, row.id, row.start) + ASKING
             with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards
@@ -260,19 +271,16 @@ class Jobs:
         until = time.monotonic() + PENDING_S
         while not (isinstance(seen := self._commands.job(), JobRow) and seen.phase is Phase.WAITING):
             if isinstance(seen, JobRow) and seen.phase is Phase.RUNNING and seen.start > row.start:
-                self._note(row, "requeued")  # it was pending for less than a look: begun, with whatever nodes it got
+                # It was pending for less than a look: begun, with whatever nodes it got.
+                self._note(row, "requeued", sorted(left_out(self._run_dir, row.id, row.start)))
                 return
             if time.monotonic() > until:
                 why = seen.why if isinstance(seen, Unreadable) else f"it is {seen.state}"
                 raise OSError(f"job {row.id} was requeued and is not pending: {why}")
             time.sleep(0.2)  # Slurm announces nothing
-        words = [f"ExcNodeList={without}"] if without else []
+        without = ",".join((*owners, *ours))
+        words = [f"ExcNodeList={without}"] if without or parsing.excluded(shown) else []  # nothing said clears it
         answer = self._commands.ask("scontrol", "update", f"JobId={row.id}", f"StartTime=now+{AGAIN_S}", *words)
         if not answer.ok:
             raise OSError(answer.why("scontrol update"))
-        self._note(row, "requeued")
-
-
-def _without(shown: str, exclude: Sequence[str]) -> str:
-    """With those that the job's owner has excluded: said anew, the option replaces what stands."""
-    return ",".join(dict.fromkeys((*hostlist.expand(parsing.excluded(shown)), *exclude)))
+        self._note(row, "requeued", ours)

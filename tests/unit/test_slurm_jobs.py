@@ -10,7 +10,7 @@ import pytest
 
 from slurm import parsing
 from slurm.asking import Commands
-from slurm.awaited import asked_for, is_awaited
+from slurm.awaited import asked_for, is_awaited, left_out
 from slurm.calls import Answer
 from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
@@ -142,6 +142,40 @@ def test_a_job_that_has_begun_anew_since_it_was_decided_is_followed_by_none(tmp_
     told = Told({"scontrol -o": SHOWN, "squeue": "", "sbatch": "13\n"})
     Jobs(str(tmp_path), told, Following(AGAIN)).next_job(replace(ROW, start="2026-12-01T06:00:00"), ROW.start, [])
     assert told.asked == []
+
+
+def test_the_next_job_may_have_what_only_we_had_left_out_of_this_one(tmp_path) -> None:
+    """n002 was barred in job 12 and is not any more; n008 and n009 are its owner's wish, and n001 is barred now."""
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "squeue": "", "sbatch": "13\n"})
+    Jobs(str(tmp_path), told, Following(AGAIN)).next_job(ROW, ROW.start, ["n002", "n008"])
+    assert left_out(str(tmp_path), "13", "2026-12-02T05:00:00") == {"n002"}
+    assert left_out(str(tmp_path), "12", ROW.start) == frozenset()
+    thirteen = replace(ROW, id="13", start="2026-12-02T05:00:00")
+    told.answers |= {"scontrol -o": SHOWN.replace("n[008-009]", "n[002,008-009]"), "sbatch": "14\n"}
+    Jobs(str(tmp_path), told, Following(AGAIN)).next_job(thirteen, thirteen.start, ["n001"])
+    assert submitted(told)[-1][3] == "--exclude=n008,n009,n001"
+    fourteen = replace(ROW, id="14", start="2026-12-03T05:00:00")
+    told.answers |= {"scontrol -o": SHOWN.replace("n[008-009]", "n001"), "sbatch": "15\n"}
+    Jobs(str(tmp_path), told, Following(AGAIN)).next_job(fourteen, fourteen.start, [])
+    assert submitted(told)[-1] == ("sbatch", "--parsable", "--dependency=afterany:14", *AGAIN.words)
+
+
+def test_what_a_requeue_has_left_out_is_cleared_at_the_next_one(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "next-11-2026-11-30T050000.json").write_text('{"schema":1,"next":"12","without":["n007"]}')
+    (tmp_path / "nodes" / "next-9-torn.json").write_text("[")
+    known = {"scontrol -o": SHOWN.replace("n[008-009]", "(null)"), "scontrol requeue": "", "scontrol update": ""}
+    told = Told(known, (Phase.WAITING,))
+    for at, shown, barred, said in (
+        ("2026-12-01T05:15:02", "n007", ["n002"], ["ExcNodeList=n002"]),
+        ("2026-12-02T05:15:02", "n002", [], ["ExcNodeList="]),
+        ("2026-12-03T05:15:02", "(null)", [], []),
+        ("2026-12-04T05:15:02", "n002", ["n003"], ["ExcNodeList=n002,n003"]),  # its owner has said so meanwhile
+    ):
+        told.answers["scontrol -o"] = SHOWN.replace("n[008-009]", shown)
+        Jobs(str(tmp_path), told, Following()).next_job(replace(ROW, start=at), at, barred)
+        assert list(told.asked[-1][4:]) == said
 
 
 def test_one_that_was_submitted_and_not_noted_is_found_and_a_stranger_that_waits_is_not(tmp_path) -> None:
