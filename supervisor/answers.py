@@ -96,6 +96,9 @@ def _stop(request: Request, history: History, view: View) -> Reply:
         return _no(request, "nothing is running")
     if history.halted is not None and not request.next_job:
         return _no(request, "the run is halted: nothing is running")
+    if request.next_job and history.mode == "observe":
+        so = "Stop it without, and submit the job script anew, with --profile approve"
+        return _no(request, f"--next-job: mode observe asks for no job, and seals no save for one to go on from. {so}")
     if request.next_job and (view.job is None or not view.job.can_follow):
         none = "no job holds its nodes" if view.job is None else "no next job can be asked for ([cluster] next_job)"
         return _no(request, f"--next-job: {none}")

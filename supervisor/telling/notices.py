@@ -82,7 +82,7 @@ def warning(history: History, decision: Continue | Wait, known: Known | None = N
     so = (
         "It looks again every few seconds, and goes on by itself." if waits else "Nothing is stopped or deleted for it."
     )
-    if decision.reason in IN_THE_NEXT_JOB:
+    if decision.reason in IN_THE_NEXT_JOB and history.mode != "observe":
         so = f"Nothing is done for it now. To save and go on in the next job: relight stop {run} --next-job"
     body = f"{sentence(decision.text)}\n{so}\nRead: relight runbook {decision.reason}"
     key = f"{'waits' if waits else 'warning'}:{decision.reason}:{number}"

@@ -29,6 +29,7 @@ from supervisor import actions
 from supervisor.answers import judge
 from supervisor.journal.entries import Decided, HaltedEntry, Resumed, StopAsked
 from supervisor.journal.requests import Request
+from supervisor.telling.notices import warning
 
 JOB = JobView("12", "2026-12-01T05:00:00", JobPhase.RUNNING, "RUNNING", can_follow=True)
 OBSERVE = AUTO.model_copy(update={"mode": "observe"})
@@ -281,6 +282,22 @@ def test_in_mode_approve_it_halts_and_names_the_command() -> None:
     scene.say(*reply.entries)
     scene.settle()
     assert scene.history.ended == "next-job"
+
+
+def test_mode_observe_has_no_next_job_and_says_so_before_anything_is_stopped() -> None:
+    """Nothing would ask for it, and without a seal it would begin from an old save, or from nothing."""
+    scene = in_job(OBSERVE)
+    request = Request("00000000000000-00000000", "stop", "li", scene.now, next_job=True)
+    reply = judge(request, scene.history, scene.view, scene.now)
+    assert (reply.answer.exit, len(reply.entries)) == (4, 1)
+    assert "mode observe asks for no job" in reply.answer.text
+    assert judge(replace(request, next_job=False), scene.history, scene.view, scene.now).answer.exit == 0
+    ends_in(scene, OBSERVE.job.told_s - 1)
+    told = decided(scene)
+    assert isinstance(told, Continue)
+    said = warning(scene.history, told)
+    assert said is not None
+    assert "--next-job" not in said.body
 
 
 @pytest.mark.parametrize("phase", [JobPhase.ENDING, JobPhase.WAITING])
