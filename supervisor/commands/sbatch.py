@@ -67,13 +67,15 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
         raise UserError(f"{script}: it does not call `relight run`: put `relight run --` where it calls srun")
     words = ["sbatch", *asked.words, script, *arguments]
     click.echo(f"{count(asked.nodes, 'node')} for the training, {count(asked.spares, 'hot spare')}:", err=True)
-    click.echo(shlex.join(words), err=not dry_run)
+    how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd(), asked.nodes)
+    # sbatch obeys the variable as it does --no-kill, and hands it on: inside the job nothing else tells of it.
+    ours = {"SBATCH_NO_KILL": "set", SUBMISSION: how.text()}
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in ours.items())
+    click.echo(f"{settings} {shlex.join(words)}", err=not dry_run)
     if dry_run:
         return 0
-    how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd(), asked.nodes)
     try:
-        # sbatch obeys the variable as it does --no-kill, and hands it on: inside the job nothing else tells of it.
-        env = {**os.environ, SUBMISSION: how.text(), "SBATCH_NO_KILL": "set"}
+        env = {**os.environ, **ours}
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=CALL_S, env=env)
     except FileNotFoundError:
         raise UserError("sbatch is not in PATH: is this a machine of the cluster?") from None

@@ -1,6 +1,7 @@
 """`relight sbatch`: what is added to a job script, what can't be had together, and nothing of the script is changed."""
 
 import os
+import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -131,8 +132,28 @@ def called(*words):
 def test_a_dry_run_shows_all_and_submits_nothing(script):
     told = called("--dry-run", "--spares", "3", script, "--seed", "7")
     assert told.return_value == 0
-    assert told.stdout == f"sbatch --nodes=643 --no-kill --requeue --open-mode=append --exclusive {script} --seed 7\n"
+    *ours, rest = told.stdout.split(" ", 2)
+    assert [word.partition("=")[0] for word in ours] == ["SBATCH_NO_KILL", "RELIGHT_SBATCH"]
+    assert rest == f"sbatch --nodes=643 --no-kill --requeue --open-mode=append --exclusive {script} --seed 7\n"
     assert "640 nodes for the training, 3 hot spares" in told.stderr
+
+
+def test_what_a_dry_run_shows_submits_the_same_when_a_shell_reads_it(script, tmp_path, monkeypatch):
+    """The words, and the variables without which the job knows neither of --no-kill nor how it was submitted."""
+    fake = tmp_path / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$SBATCH_NO_KILL" "$RELIGHT_SBATCH" "$@" >{tmp_path}/asked\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    words = ("--profile", "auto", script, "--name", "it's $HOME")
+    shown = called("--dry-run", *words).stdout
+    assert not (tmp_path / "asked").exists()
+    called(*words)
+    submitted = (tmp_path / "asked").read_text()
+    assert submitted.splitlines()[0] == "set"
+    (tmp_path / "asked").unlink()
+    subprocess.run(["sh", "-c", shown], check=True)
+    assert (tmp_path / "asked").read_text() == submitted
 
 
 def test_it_is_submitted_as_shown_and_the_script_is_as_it_was(script, tmp_path, monkeypatch):
