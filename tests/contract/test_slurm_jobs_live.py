@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm.asking import Commands
+from slurm.awaited import Awaited
 from slurm.cluster import ClusterView, Job, NodeCondition
 from slurm.commands import SlurmCommands
 from slurm.jobs import AGAIN_S, Following, Submission
@@ -154,6 +156,21 @@ def test_the_next_job_is_submitted_once_and_begins_elsewhere_when_this_one_ends(
     bed.run("scontrol", "update", f"NodeName={nodes[1]}", "State=DOWN", "Reason=lost")
     bed.until(lambda: bed.job_nodes(after) == nodes[:1], "the job smaller by a node")
     assert bed.job_state(after) == "RUNNING"
+
+
+def test_a_next_job_that_is_cancelled_while_it_waits_is_over(bed, tmp_path):
+    held = Held(bed, tmp_path, bed.submit(1))
+    port = held.port(Following(Submission(("--nodes=1", "--chdir=/", "--output=/dev/null", script(bed)), "/")))
+    start = held.see(port).start
+    port.next_job(start, [], 1)
+    after = held.see(port).next
+
+    def over() -> str:
+        return Awaited(str(tmp_path), lambda job: Commands(job, bed.env, WAIT_S).job()).over(held.id, start)
+
+    assert over() == ""
+    bed.run("scancel", after)
+    assert over() == f"job {after} is CANCELLED"
 
 
 def test_what_is_requeued_from_outside_begins_within_seconds_on_other_nodes(bed, tmp_path):

@@ -22,7 +22,6 @@ from supervisor.telling.notices import NOT_DRAINED
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 
 NOBODY = 65534
-SHORT = replace(cases.SHAPE, steps=32)
 LONG = replace(cases.SHAPE, steps=64)
 
 
@@ -54,9 +53,9 @@ def moved(history: History) -> list[tuple[int, str, str]]:
 
 
 def test_with_the_right_a_lost_node_is_drained_with_our_key_and_a_spare_of_its_leaf_takes_the_slot(
-    bed: SlurmBed, folder: str
+    bed: SlurmBed, folder: str, calm: str
 ) -> None:
-    run = SlurmRun(bed, folder, SHORT)
+    run = SlurmRun(bed, folder, cases.SHAPE)
     run.submit()
     run.wait_step(strikes.STRUCK)
     bed.crash_node("n002")
@@ -67,6 +66,7 @@ def test_with_the_right_a_lost_node_is_drained_with_our_key_and_a_spare_of_its_l
     assert drain_of(bed, "n002") == (True, "relight demo incident 1")
     assert not any(drain_of(bed, name)[0] for name in bed.names if name != "n002")
     assert history.drain_refused == ""
+    assert run.weights_hash() == calm
     entries = [one.entry for one in journal.read(run.run.journal)]
     asked = [one for one in entries if one.kind == "intended" and one.action.kind == "check"]
     assert {one.action.node for one in asked} >= {"n006"}  # it has looked at itself before it took the slot

@@ -1,14 +1,14 @@
-"""The reference trainer under `relight run` on a real Slurm: one case of each kind; the others are in `relight bench prove slurm`."""
+"""The reference trainer under `relight run` on a real Slurm: one case of each kind; the others are in `relight bench prove slurm`.
 
-from dataclasses import replace
+A lost node is in test_slurm_barring.py.
+"""
 
 import pytest
 
 pytest.importorskip("torch")
 from supervisor.bench.proofs import slurm, slurm_jobs
-from supervisor.bench.proofs.runs import undisturbed
 from supervisor.bench.proofs.work import Work
-from supervisor.bench.slurmbed import cases, install
+from supervisor.bench.slurmbed import cases
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape
 
@@ -21,17 +21,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory):
-    """The hash of a run that nobody touches, and no Slurm."""
-    why = install.ensure()
-    if why is not None:
-        pytest.skip(why)
-    work = Work("calm", str(tmp_path_factory.mktemp("calm")), tell=lambda _: None)
-    return undisturbed(work, replace(cases.SHAPE, spares=0))
-
-
-@pytest.mark.parametrize("case", ["node crash", "slurmctld away", "batch host", "node drained"])
+@pytest.mark.parametrize("case", ["slurmctld away", "batch host", "node drained"])
 def test_a_run_survives(case, calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
     with SlurmBed(Shape(nodes=cases.NODES)) as bed:

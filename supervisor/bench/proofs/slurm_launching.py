@@ -25,7 +25,7 @@ from supervisor.bench.slurmbed.config import Shape as BedShape
 from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
 
 SHAPE = Shape(
-    tp=1, pp=2, dp=2, ranks_per_node=2, spares=1, steps=40, save_every=8, asynchronous=True,
+    tp=1, pp=2, dp=2, ranks_per_node=2, spares=1, steps=48, save_every=8, asynchronous=True,
     extra=("--step-seconds", "0.1"),
 )  # fmt: skip
 NODES = SHAPE.world // SHAPE.ranks_per_node + SHAPE.spares
