@@ -19,7 +19,7 @@ from supervisor.bench.real_run import Shape
 from supervisor.bench.slurmbed import install, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
-from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
+from supervisor.bench.slurmbed.supervised import SlurmRun, can_run, new_folder
 from supervisor.errors import HALTED_EXIT
 
 SHAPE = Shape(
@@ -36,7 +36,8 @@ NOBODY: Final = 65534
 class Case:
     """One run that is struck. `incidents`: how many it may be. `swapped`: how many slots are given to spares; None: other nodes.
 
-    `rules`: lines of a profile over `bench`. `outside`: another controller stands by. `rights`: those of an operator.
+    `rules`: lines of a profile over `bench`. `outside`: another controller stands by. `rights`: those of an operator; without, the
+    run is another user's, or where our Python is for us alone, only `scontrol` is asked as that one.
     `jobs`: so many it takes at least. A run that does not finish is over with the job in this `state`, halted for `reason`.
     """
 
@@ -83,8 +84,12 @@ def _calm(case: Case) -> Shape:
 def survive(work: Work, bed: SlurmBed, name: str, case: Case, calm: str) -> None:
     """One run on `bed`, struck as the case says. `calm`: the hash of an undisturbed one."""
     folder = new_folder()
-    env = bed.env if case.rights else bed.as_user(NOBODY, ("scontrol",))
-    run = SlurmRun(bed, folder, replace(case.shape, profile=_profile(folder, case.rules)), env, options=case.options)
+    uid = 0 if case.rights or not can_run(NOBODY) else NOBODY
+    env = bed.env if case.rights or uid else bed.as_user(NOBODY, ("scontrol",))
+    if not case.rights:
+        work.measured["without rights, as uid 65534"] = "the whole run" if uid else "scontrol alone"
+    shape = replace(case.shape, profile=_profile(folder, case.rules))
+    run = SlurmRun(bed, folder, shape, env, options=case.options, uid=uid)
     outside = None
     try:
         run.submit()

@@ -37,9 +37,24 @@ def new_folder() -> str:
     return folder
 
 
+def can_run(uid: int) -> bool:
+    """Can this user run what we run? Our Python may lie where nobody else is let in."""
+    words = [sys.executable, "-c", "import supervisor, torch"]
+    env = os.environ | {"PYTHONPATH": _source()}
+    try:
+        done = subprocess.run(words, user=uid, group=uid, cwd="/", env=env, capture_output=True, check=False)
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _source() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
 @dataclass
 class SlurmRun:
-    """A run in `folder`, which all nodes see. `env`: of the user who submits it (`bed.env`, or another's)."""
+    """A run in `folder`, which all nodes see. `env` and `uid`: of the user who submits it."""
 
     bed: SlurmBed
     folder: str
@@ -49,6 +64,7 @@ class SlurmRun:
     options: tuple[str, ...] = ()
     launcher: tuple[str, ...] = (sys.executable, "-u")
     """What the trainer's own file is given to."""
+    uid: int = 0
     job: str = ""
 
     @property
@@ -83,6 +99,8 @@ class SlurmRun:
         call = f"exec {shlex.quote(sys.executable)} -m supervisor run --config {config} -- {train}"
         with open(script, "w", encoding="utf-8") as file:
             file.write("\n".join(["#!/bin/sh", *lines, call]) + "\n")
+        for path in (self.folder, config, script):
+            os.chown(path, self.uid, self.uid)
         self.job = self._sbatch(*words, script)
         return self.job
 
@@ -108,6 +126,8 @@ class SlurmRun:
             text=True,
             env=self.environment(),
             cwd=self.folder,
+            user=self.uid or None,
+            group=self.uid or None,
         )
         if told.returncode:
             raise UserError(f"relight {words[0]}: {told.stderr.strip()}", 1)
@@ -123,6 +143,8 @@ class SlurmRun:
                 stderr=out,
                 env=self.environment(),
                 cwd=self.folder,
+                user=self.uid or None,
+                group=self.uid or None,
             )
 
     def history(self) -> History:
@@ -195,5 +217,4 @@ class SlurmRun:
 
     def environment(self) -> dict[str, str]:
         """What commands of its user are given."""
-        source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-        return {**os.environ, **(self.env or self.bed.env), "RELIGHT_LOG": "text", "PYTHONPATH": source}
+        return {**os.environ, **(self.env or self.bed.env), "RELIGHT_LOG": "text", "PYTHONPATH": _source()}
