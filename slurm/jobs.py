@@ -64,15 +64,20 @@ class Submission:
         """As one line, for the job's environment."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
+    @property
+    def spares(self) -> int | None:
+        """How many were asked for beside the nodes of the training; None where that isn't known."""
+        count = re.fullmatch(r"--nodes=(\d{1,6})", self.words[0], re.ASCII)
+        return int(count[1]) - self.least if count is not None and 0 < self.least <= int(count[1]) else None
+
     def smaller(self, by: int) -> tuple[str, ...]:
         """The words for `by` spares fewer; empty where those can't be gone without, or it isn't known.
 
         Only what `relight sbatch` has put before the script is changed; the script's own arguments may look alike.
         """
-        count = re.fullmatch(r"--nodes=(\d{1,6})", self.words[0], re.ASCII)
-        if count is None or not self.least or int(count[1]) - by < self.least:
+        if self.spares is None or by > self.spares:
             return ()
-        had, words = int(count[1]), list(self.words)
+        had, words = self.least + self.spares, list(self.words)
         words[0] = f"--nodes={had - by}"
         for at, word in enumerate(words):
             if not word.startswith("--"):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Final
 
 from slurm import hostlist
@@ -21,6 +22,9 @@ JOB_FORMAT: Final = "%A|%T|%S|%N|%B|%r"
 
 TIMES_FORMAT: Final = "EndTime:|,PreemptTime:|,Requeue:|"
 """For `squeue -h -O`, asked in UTC."""
+
+LEFT_FORMAT: Final = "JobID:|,Requeue:|,TimeLeft:|"
+"""For `squeue -h -O`. Without a time limit EndTime is no end, and TimeLeft says so."""
 
 WAITING_FORMAT: Final = "%A|%E|%j"
 """For `squeue -h -o`: id, dependency, name."""
@@ -85,6 +89,14 @@ class JobTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLeft:
+    """May a job be requeued, and for how long does it run yet: seconds, infinite without a limit. None: Slurm does not say."""
+
+    requeue: bool | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ListedStep:
     """One step as Slurm lists it; `id` as `scancel` takes it. `nodes` stays the same until the whole step is over."""
 
@@ -123,6 +135,26 @@ def times(text: str) -> JobTimes:
         raise ValueError(f"not one job: {text[:200]!r}")
     ends, preempted, requeue, *_ = [field.strip() for field in lines[0].split("|")]
     return JobTimes(_moment(ends), _moment(preempted), requeue == "1")
+
+
+def left(text: str, number: str) -> JobLeft | None:
+    """Of `squeue -O LEFT_FORMAT`; None when the job is not among the lines. Raises ValueError."""
+    for line in _lines(text):
+        one, requeue, left_text, *_ = _fields(line, 4)
+        if one == number:
+            return JobLeft({"1": True, "yes": True, "0": False, "no": False}.get(requeue), _duration(left_text))
+    return None
+
+
+def _duration(field: str) -> float | None:
+    """`[D-][HH:]MM:SS`, seconds; None for INVALID, NOT_SET and their like."""
+    if field == "UNLIMITED":
+        return inf
+    found = re.fullmatch(r"(?:(\d{1,5})-)?(?:(\d{1,2}):)?(\d{1,2}):(\d{2})", field, re.ASCII)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def maintenance(text: str) -> tuple[tuple[float, tuple[str, ...]], ...]:

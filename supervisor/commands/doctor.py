@@ -97,6 +97,7 @@ def everything(path: str, run_dir: str, job: str, step_s: float, late: Late) -> 
         one.listen,
         one.srun_options,
         step_s,
+        spares=one.spares,
     )
     with progress() as tell:
         found, seen = rounds.here(wanted, lambda: look(path, run_dir), late, tell)

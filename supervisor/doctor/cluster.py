@@ -57,8 +57,10 @@ class Seen:
         return self.config.get("AuthType") == "auth/munge"
 
 
-def look(ask: Ask, who: Who, *, nodes: int, drain: bool) -> Seen:
-    """All checks in order. `nodes`: how many the layout needs; `drain`: does relight.toml want bars to reach Slurm?"""
+def look(ask: Ask, who: Who, *, nodes: int, drain: bool, spares: int = 0) -> Seen:
+    """All checks in order. `nodes`: how many the layout needs; `spares`: how many are wanted beside them; `drain`: does
+    relight.toml want bars to reach Slurm?
+    """
     ping = controller(ask("scontrol", "ping"))
     if ping.state != "ok":
         return Seen((ping,), answers=False, config={})
@@ -72,7 +74,7 @@ def look(ask: Ask, who: Who, *, nodes: int, drain: bool) -> Seen:
     else:
         checks = slurm_conf.judge(config)
     seen = Seen((), answers=True, config=config)
-    checks = (ping, *checks, munge(ask, seen), rights(ask, who, config, drain=drain), room(ask, nodes))
+    checks = (ping, *checks, munge(ask, seen), rights(ask, who, config, drain=drain), room(ask, nodes, spares))
     return Seen(checks, answers=True, config=config)
 
 
@@ -141,8 +143,8 @@ def rights(ask: Ask, who: Who, config: Mapping[str, str], *, drain: bool) -> Che
     return Check("rights", "warn", f"{who.name} may not drain nodes; bars stand for this run only", right)
 
 
-def room(ask: Ask, needed: int) -> Check:
-    """Are there enough nodes that can work?"""
+def room(ask: Ask, needed: int, spares: int = 0) -> Check:
+    """Are there enough nodes that can work, for the spares too?"""
     answer = ask("sinfo", "--noheader", "--Node", "-O", parsing.NODE_FORMAT)
     if not answer.ok:
         return Check("cluster-nodes", "unknown", answer.why("sinfo"), "sinfo, by hand")
@@ -152,10 +154,15 @@ def room(ask: Ask, needed: int) -> Check:
         return Check("cluster-nodes", "unknown", f"sinfo: {error}", "sinfo -N, by hand")
     fit = sum(node_condition(row.state) is NodeCondition.UP for row in rows.values())
     text = f"{count(len(rows), 'node')} listed, {fit:,} of them up; the layout needs {needed:,}"
+    text += f", and {count(spares, 'spare')} beside them" if spares else ""
     if len(rows) < needed:
         right = "a smaller layout, or a partition that you may see (sinfo shows what you may use)"
         return Check("cluster-nodes", "bad", text, right)
-    if fit < needed:
+    if len(rows) < needed + spares:
+        return Check(
+            "cluster-nodes", "warn", text, "fewer spares: Slurm takes no job that is larger than its partition"
+        )
+    if fit < needed + spares:
         return Check(
             "cluster-nodes", "warn", text, "the job waits until enough nodes are up: sinfo -R says why they are not"
         )

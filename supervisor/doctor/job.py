@@ -11,9 +11,11 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from slurm import parsing, sbatch
+from slurm.jobs import SUBMISSION, Submission
 from slurm.states import Phase
 from supervisor.doctor.cluster import Ask
 from supervisor.doctor.verdict import Check
@@ -21,8 +23,6 @@ from supervisor.telling.say import count, span
 
 SHORT_S: Final = 1800
 """Less than this left, and a run hardly gets anywhere: start, load, some updates and a save."""
-_TIMES: Final = "JobID:|,Requeue:|,TimeLeft:|"
-"""For `squeue -h -O`: no field that people can fill."""
 _SUBMIT: Final = "relight sbatch, or `#SBATCH --no-kill` in the script: without it one lost node ends the job"
 
 
@@ -34,17 +34,25 @@ class Seen:
     nodes: tuple[str, ...]
 
 
-def look(ask: Ask, job: str, env: Mapping[str, str], *, needed: int, accounting: bool) -> Seen:
-    """All checks. `env`: ours, of which SBATCH_NO_KILL counts only inside the job; `needed`: nodes of the layout."""
-    state, nodes = standing(ask, job, needed)
+def look(ask: Ask, job: str, env: Mapping[str, str], *, needed: int, accounting: bool, spares: int = 0) -> Seen:
+    """All checks. `env`: ours, of which SBATCH_NO_KILL counts only inside the job; `needed`: nodes of the layout; `spares`: those
+    that were asked for beside them.
+    """
+    state, nodes = standing(ask, job, needed, spares)
     if state.state == "bad" and not nodes:
         return Seen((state,), ())
     inside = env if env.get("SLURM_JOB_ID") == job else {}
     return Seen((state, *times(ask, job), no_kill(ask, job, inside, accounting=accounting)), nodes)
 
 
-def standing(ask: Ask, job: str, needed: int) -> tuple[Check, tuple[str, ...]]:
-    """Is it running, and on enough nodes?"""
+def spares_asked(env: Mapping[str, str], job: str, otherwise: int) -> int:
+    """How many spares `relight sbatch` has asked for with the job that we are in; `otherwise`: where that isn't known."""
+    how = Submission.read(env.get(SUBMISSION, "")) if env.get("SLURM_JOB_ID") == job else None
+    return otherwise if how is None or how.spares is None else how.spares
+
+
+def standing(ask: Ask, job: str, needed: int, spares: int = 0) -> tuple[Check, tuple[str, ...]]:
+    """Is it running, and on enough nodes, the spares that were asked for among them?"""
     answer = ask("squeue", "--noheader", "--states=all", f"--jobs={job}", "-o", parsing.JOB_FORMAT)
     if not answer.ok:
         return Check("job", "unknown", answer.why("squeue"), f"squeue -j {job}, by hand"), ()
@@ -59,42 +67,46 @@ def standing(ask: Ask, job: str, needed: int) -> tuple[Check, tuple[str, ...]]:
     text = f"job {job} is {row.state} on {count(len(row.nodes), 'node')}; the layout needs {needed:,}"
     if len(row.nodes) < needed:
         return Check("job", "bad", text, f"relight sbatch with --nodes={needed} in the script"), row.nodes
-    if len(row.nodes) == needed:
-        return Check("job", "warn", f"{text}: none is spare", "relight sbatch --spares 1, or more"), row.nodes
-    return Check("job", "ok", f"{text}, {len(row.nodes) - needed:,} spare"), row.nodes
+    free = len(row.nodes) - needed
+    text += f", {free:,} spare" if free else ": none is spare"
+    if free < spares:
+        right = "a running job gets no more nodes: the next one may (relight stop RUN --next-job)"
+        return Check("job", "warn", f"{text}, and {spares:,} were asked for", right), row.nodes
+    if not free:
+        return Check("job", "warn", text, "relight sbatch --spares 1, or more"), row.nodes
+    return Check("job", "ok", text), row.nodes
 
 
 def times(ask: Ask, job: str) -> tuple[Check, Check]:
     """Requeue, and the time left."""
-    answer = ask("squeue", "--noheader", f"--jobs={job}", "-O", _TIMES)
-    rows = [line.strip().split("|") for line in answer.out.splitlines()] if answer.ok else []
-    row = next((fields for fields in rows if len(fields) == 4 and fields[0].strip() == job), None)
-    if row is None:
-        why = answer.why("squeue") if not answer.ok else f"squeue does not tell of job {job}"
+    answer = ask("squeue", "--noheader", f"--jobs={job}", "-O", parsing.LEFT_FORMAT)
+    found, why = None, f"squeue does not tell of job {job}" if answer.ok else answer.why("squeue")
+    try:
+        found = parsing.left(answer.out, job) if answer.ok else None
+    except ValueError as error:
+        why = f"squeue: {error}"
+    if found is None:
         by_hand = f"scontrol show job {job}, by hand"
         return Check("job-requeue", "unknown", why, by_hand), Check("job-time", "unknown", why, by_hand)
-    return requeue(row[1].strip()), left(row[2].strip())
+    return requeue(found.requeue), left(found.seconds)
 
 
-def requeue(word: str) -> Check:
-    """`squeue` says 1 or 0 (tried on 22.05 and 24.11)."""
-    if word in {"1", "yes"}:
+def requeue(may: bool | None) -> Check:
+    """Would the job be there again after its batch host was lost?"""
+    if may is None:
+        return Check("job-requeue", "unknown", "squeue does not say", "scontrol show job, by hand: Requeue=")
+    if may:
         return Check("job-requeue", "ok", "the job may be requeued")
-    if word in {"0", "no"}:
-        text = "the job may not be requeued: it ends with its batch host"
-        return Check("job-requeue", "warn", text, "relight sbatch, or `#SBATCH --requeue`")
-    return Check("job-requeue", "unknown", f"squeue says {word!r}", "scontrol show job, by hand: Requeue=")
+    text = "the job may not be requeued: it ends with its batch host"
+    return Check("job-requeue", "warn", text, "relight sbatch, or `#SBATCH --requeue`")
 
 
-def left(word: str) -> Check:
-    """`[D-]HH:MM:SS`, as squeue writes the time left."""
-    if word == "UNLIMITED":
+def left(seconds: float | None) -> Check:
+    """Is it long enough for anything?"""
+    if seconds is None:
+        return Check("job-time", "unknown", "squeue does not say", "scontrol show job, by hand: EndTime=")
+    if seconds == inf:
         return Check("job-time", "ok", "no time limit")
-    found = re.fullmatch(r"(?:(\d{1,5})-)?(?:(\d{1,2}):)?(\d{1,2}):(\d{2})", word)
-    if found is None:
-        return Check("job-time", "unknown", f"squeue says {word!r}", "scontrol show job, by hand: EndTime=")
-    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
-    seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     if seconds < SHORT_S:
         text = f"{span(seconds)} left: hardly enough to start, load and save once"
         return Check("job-time", "warn", text, "the next job, with a longer --time")

@@ -32,7 +32,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the run asks for. `job`: the Slurm job to look into, "" for none; `listen`, `options`, `drain` as in [cluster]."""
+    """What the run asks for. `job`: the Slurm job to look into, "" for none; `listen`, `options`, `drain`, `spares` as in
+    [cluster].
+    """
 
     run_dir: str
     nodes: int
@@ -42,6 +44,7 @@ class Wanted:
     options: tuple[str, ...] = ()
     step_s: float = STEP_S
     here_s: float = HERE_S
+    spares: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,12 @@ def file_system(run_dir: str) -> tuple[Check, ...]:
 def slurm(wanted: Wanted, ask: Ask, who: Who, env: Mapping[str, str], late: Late, tell: Tell) -> Found:
     """The cluster, then the job, then its nodes. `env`: ours, with the variables of the job."""
     tell("asking Slurm")
-    seen = cluster.look(ask, who, nodes=wanted.nodes, drain=wanted.drain)
+    spares = job.spares_asked(env, wanted.job, wanted.spares)
+    seen = cluster.look(ask, who, nodes=wanted.nodes, drain=wanted.drain, spares=spares)
     if not seen.answers or not wanted.job:
         return Found(seen.checks)
     accounting = seen.config.get("AccountingStorageType", "").startswith("accounting_storage/slurmdbd")
-    ours = job.look(ask, wanted.job, env, needed=wanted.nodes, accounting=accounting)
+    ours = job.look(ask, wanted.job, env, needed=wanted.nodes, accounting=accounting, spares=spares)
     if not ours.nodes:
         return Found((*seen.checks, *ours.checks))
     silent = Found(

@@ -1,10 +1,12 @@
 """relight doctor on a login node and about a job, with Slurm's words planted: each verdict is seen to change."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurm.calls import Answer
+from slurm.jobs import Submission
 from supervisor.doctor import cluster, config, job
 from supervisor.doctor.cluster import Who
 from supervisor.doctor.verdict import Check
@@ -67,8 +69,8 @@ def slurm():
     return Slurm()
 
 
-def look(slurm, who=ME, nodes=2, drain=True):
-    seen = cluster.look(slurm, who, nodes=nodes, drain=drain)
+def look(slurm, who=ME, nodes=2, drain=True, spares=0):
+    seen = cluster.look(slurm, who, nodes=nodes, drain=drain, spares=spares)
     return {check.name: check for check in seen.checks}
 
 
@@ -210,6 +212,16 @@ def test_nodes_that_are_up_are_counted(slurm, needed, answer, state):
     assert look(slurm, nodes=needed)["cluster-nodes"].state == state
 
 
+@pytest.mark.parametrize(("spares", "state"), [(0, "ok"), (1, "warn"), (2, "warn")])
+def test_nodes_are_counted_for_the_spares_too(slurm, spares, state):
+    """Two are up and three are listed; the layout needs two, or one."""
+    check = look(slurm, nodes=2, spares=spares)["cluster-nodes"]
+    assert check.state == state
+    assert ("beside them" in check.seen) is bool(spares)
+    assert ("fewer spares" in check.right) is (spares > 1)
+    assert look(slurm, nodes=1, spares=1)["cluster-nodes"].state == "ok"
+
+
 # --- the job -------------------------------------------------------------------------------------------------------
 
 INSIDE = {"SLURM_JOB_ID": "4711"}
@@ -249,6 +261,29 @@ def test_a_job_that_cannot_carry_the_layout_is_said(slurm, answer, needed, state
 
 
 @pytest.mark.parametrize(
+    ("spares", "state", "said"),
+    [
+        (0, "ok", "the layout needs 2, 1 spare"),
+        (1, "ok", "the layout needs 2, 1 spare"),
+        (2, "warn", "the layout needs 2, 1 spare, and 2 were asked for"),
+    ],
+)
+def test_a_job_without_the_spares_that_were_asked_for_is_said(slurm, spares, state, said):
+    check = job.look(slurm, "4711", INSIDE, needed=2, accounting=True, spares=spares).checks[0]
+    assert (check.state, check.seen.partition("; ")[2]) == (state, said)
+
+
+def test_how_many_spares_were_asked_for_is_in_the_environment_of_the_job():
+    how = Submission(("--nodes=6", "--no-kill", "/shared/job.sh"), "/shared", 4)
+    env = INSIDE | {"RELIGHT_SBATCH": how.text()}
+    assert job.spares_asked(env, "4711", 1) == 2
+    assert job.spares_asked(env, "4712", 1) == 1  # of another job
+    assert job.spares_asked(INSIDE, "4711", 1) == 1
+    for unknown in (replace(how, least=0), replace(how, least=7), replace(how, words=("/shared/job.sh",))):
+        assert job.spares_asked(INSIDE | {"RELIGHT_SBATCH": unknown.text()}, "4711", 1) == 1
+
+
+@pytest.mark.parametrize(
     ("answer", "requeue", "time"),
     [
         ("4711|0|1-02:03:04|\n", "warn", "ok"),
@@ -258,6 +293,7 @@ def test_a_job_that_cannot_carry_the_layout_is_said(slurm, answer, needed, state
         ("4711|1|0:00|\n", "ok", "warn"),
         ("4711|?|INVALID|\n", "unknown", "unknown"),
         ("4712|1|UNLIMITED|\n", "unknown", "unknown"),
+        ("4711|1\n", "unknown", "unknown"),
         (FAILED, "unknown", "unknown"),
     ],
 )
