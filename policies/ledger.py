@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from policies.facts import Books, Counters
 
 if TYPE_CHECKING:
-    from policies.facts import Incident, Times
+    from policies.facts import Attempt, AttemptView, Incident, Times
 
 
 def close_attempt(books: Books, began: Counters, ended: Counters) -> Books:
@@ -40,6 +40,14 @@ def roll_back(books: Books, ended: Counters, checkpoint: Counters) -> Books:
         rolled_back=books.rolled_back + max(0, lost),
         samples_read_again=books.samples_read_again + again,
     )
+
+
+def by_now(books: Books, attempt: Attempt | None, seen: AttemptView | None) -> Books:
+    """The books with what the attempt that runs has been seen to compute; its own entry comes with its end."""
+    last = seen.last_step if seen is not None and attempt is not None and seen.number == attempt.number else None
+    if attempt is None or attempt.closed_at is not None or attempt.began is None or last is None:
+        return books
+    return close_attempt(books, attempt.began, Counters(last.step, last.samples, last.updates, last.skipped, last.lr))
 
 
 def lineage(books: Books) -> int:

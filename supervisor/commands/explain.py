@@ -21,11 +21,12 @@ def command(run: str, incident: int | None, as_json: bool) -> int:
     from supervisor.telling.story import incident_story, run_story, to_json  # noqa: PLC0415
 
     seen = look(run)
+    view = seen.status.view if seen.status else None
     try:
         if as_json:
-            click.echo(json.dumps(to_json(seen.history, incident, seen.known)))
+            click.echo(json.dumps(to_json(seen.history, incident, seen.known, view)))
         elif incident is None:
-            click.echo(run_story(seen.history, seen.known), nl=False)
+            click.echo(run_story(seen.history, seen.known, view), nl=False)
         else:
             click.echo(incident_story(seen.history, incident, seen.known), nl=False)
     except LookupError as error:

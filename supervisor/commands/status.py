@@ -42,7 +42,7 @@ def command(run: str | None, as_json: bool) -> int:
     seen = look(run)
     status, drills = seen.status, read_all(seen.run)
     if as_json:
-        shown = to_json(seen.history, None, seen.known)
+        shown = to_json(seen.history, None, seen.known, status.view if status else None)
         shown["controller_alive"] = seen.alive
         shown["drills"] = [one.model_dump(by_alias=True) for one in drills]
         shown["seen"] = (

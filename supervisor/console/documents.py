@@ -7,7 +7,7 @@ from typing import Any
 
 from policies import ledger
 from policies.agreement import by_class
-from policies.facts import Books, CheckpointPhase, CheckpointState, Counters, Incident, Recover
+from policies.facts import CheckpointPhase, CheckpointState, Incident, Recover
 from supervisor.console.changes import changes
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading
@@ -132,7 +132,7 @@ def plan(reading: Reading) -> PlanDocument:
 
 def story(reading: Reading) -> TextDocument:
     """The whole run, as `relight explain` prints it."""
-    return TextDocument(run_story(reading.history, reading.known))
+    return TextDocument(run_story(reading.history, reading.known, reading.status.view if reading.status else None))
 
 
 def incidents(reading: Reading) -> IncidentsDocument:
@@ -242,7 +242,8 @@ def drills(reading: Reading) -> DrillsDocument:
 def ledgers(reading: Reading) -> LedgerDocument:
     """Both ledgers, with what the attempt that runs has computed so far."""
     history, settings = reading.history, reading.settings
-    books = _books_by_now(reading)
+    view = reading.status.view if reading.status else None
+    books = ledger.by_now(history.books, history.attempt, view.attempt if view else None)
     samples = _samples(reading)
     per_sample = settings.run.tokens_per_sample
     again = [(one.number, ledger.read_again(one)) for one in history.incidents]
@@ -283,15 +284,6 @@ def _samples(reading: Reading) -> int | None:
         return seen.last_step.samples
     last = (attempt.ended or attempt.began) if attempt else None
     return last.samples if last else None
-
-
-def _books_by_now(reading: Reading) -> Books:
-    attempt, seen = reading.history.attempt, reading.status.view.attempt if reading.status else None
-    last = seen.last_step if seen is not None and attempt is not None and seen.number == attempt.number else None
-    if attempt is None or attempt.closed_at is not None or attempt.began is None or last is None:
-        return reading.history.books
-    ended = Counters(last.step, last.samples, last.updates, last.skipped, last.lr)
-    return ledger.close_attempt(reading.history.books, attempt.began, ended)
 
 
 def _cost(reading: Reading, one: Incident) -> ledger.Cost:

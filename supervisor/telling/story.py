@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from policies import agreement, ledger
-from policies.facts import INFRASTRUCTURE, CheckpointPhase, Counters, Halt, NodeState, Recover, Unknown, Wait
+from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
 from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Known", "incident_story", "run_story", "status_text", "to_json"]
 
 
-def run_story(history: History, known: Known | None = None) -> str:
-    """The whole run: attempts, incidents one line each, both ledgers, where the time went."""
+def run_story(history: History, known: Known | None = None, view: View | None = None) -> str:
+    """The whole run: attempts, incidents one line each, both ledgers, where the time went. `view`: what was seen last, for what
+    the attempt that runs has done; the journal holds that of those that are over.
+    """
     known = known or Known()
     lines = [f"{clean(history.run, 64) or 'The run'}: {standing(history, known)}"]
     if history.started_at is not None:
@@ -37,7 +39,7 @@ def run_story(history: History, known: Known | None = None) -> str:
         limited = " (limited)" if attempt.limited and not accepted else ""
         lines.append(f"Attempt {attempt.number}: {asked}, {origin}{ended}{accepted}{limited}.")
     lines += [incident_line(history, incident, known) for incident in history.incidents] or ["No incidents."]
-    lines += ledger_lines(history.books)
+    lines += _ledgers(history, view)
     total: dict[str, float] = {}
     for incident in history.incidents:
         for name, seconds in split(incident.times):
@@ -111,6 +113,17 @@ def incident_line(history: History, incident: Incident, known: Known) -> str:
     return f"{text}, suspect: {blamed}.{again} {state_of(history, incident, known)}"
 
 
+def _ledgers(history: History, view: View | None) -> list[str]:
+    attempt, seen = history.attempt, view.attempt if view else None
+    lines = ledger_lines(_books_by_now(history, view))
+    if attempt is None or attempt.closed_at is not None or (seen is not None and seen.number == attempt.number):
+        return lines
+    return [
+        *lines,
+        f"Those of attempt {attempt.number} are not among them: it is open, and what it has done is not at hand.",
+    ]
+
+
 def ledger_lines(books: Books) -> list[str]:
     """Both ledgers. When they do not add up, that is said first: nothing else in them can then be trusted."""
     lineage = ledger.lineage(books)
@@ -161,16 +174,7 @@ def status_text(history: History, view: View | None, now: float, known: Known | 
 
 
 def _books_by_now(history: History, view: View | None) -> Books:
-    """The books, with what the attempt that runs has computed so far; its own entry comes with its end."""
-    attempt, seen = history.attempt, view.attempt if view else None
-    if attempt is None or attempt.closed_at is not None or seen is None or seen.last_step is None:
-        return history.books
-    if seen.number != attempt.number or attempt.began is None:
-        return history.books
-    last = seen.last_step
-    return ledger.close_attempt(
-        history.books, attempt.began, Counters(last.step, last.samples, last.updates, last.skipped, last.lr)
-    )
+    return ledger.by_now(history.books, history.attempt, view.attempt if view else None)
 
 
 def _attempt_lines(history: History, seen: AttemptView | None, now: float, known: Known) -> list[str]:
@@ -260,15 +264,17 @@ def _next(history: History, now: float, known: Known) -> list[str]:
     return [f"Decision: {type(decision).__name__.lower()} ({decision.reason})."] if decision else []
 
 
-def to_json(history: History, wanted: int | None = None, known: Known | None = None) -> dict[str, Any]:
-    """The same for programs, of one incident or of all. `schema` rises when a field changes its meaning.
+def to_json(
+    history: History, wanted: int | None = None, known: Known | None = None, view: View | None = None
+) -> dict[str, Any]:
+    """The same for programs, of one incident or of all; `view` as in `run_story`. `schema` rises when a field changes its meaning.
 
     Times are wall seconds. Text is as it was seen, not cleaned: JSON escapes it, and who prints it cleans it.
     LookupError when the run has no such incident.
     """
     known = known or Known()
     chosen = history.incidents if wanted is None else (find_incident(history, wanted),)
-    books = asdict(history.books)
+    books = _books_by_now(history, view)
     return {
         "schema": 1,
         "run": history.run,
@@ -287,7 +293,7 @@ def to_json(history: History, wanted: int | None = None, known: Known | None = N
         "agreement": [
             {**asdict(a), "share": a.share, "earned": a.earned} for a in agreement.by_class(history.incidents)
         ],
-        "ledgers": {**books, "lineage": ledger.lineage(history.books)},
+        "ledgers": {**asdict(books), "lineage": ledger.lineage(books)},
     }
 
 

@@ -185,6 +185,24 @@ def test_without_a_run_the_runs_are_listed(relight, tmp_path: Path) -> None:
     assert [row["run"] for row in json.loads(relight("status", "--json")[1])["runs"]] == ["demo", "torn"]
 
 
+def test_the_story_of_a_run_that_goes_on_counts_what_it_has_done(relight, tmp_path: Path) -> None:
+    """The journal books an attempt at its end; what the open one has done is in the last view."""
+    scene = training()
+    root = Path(journaled(tmp_path, scene))
+    unseen = relight("explain", "demo")[1]
+    assert "Updates: 0 computed = 0 in the current lineage + 0 rolled back; 0 skipped." in unseen
+    assert "Those of attempt 1 are not among them" in unseen
+    (root / "status.json").write_text(
+        json.dumps(status_json(scene.view, Continue(Reason.RUNNING, None), None, scene.now))
+    )
+    told = relight("explain", "demo")[1]
+    assert "Updates: 45 computed = 45 in the current lineage + 0 rolled back; 0 skipped." in told
+    assert "not among them" not in told
+    for command in ("explain", "status"):
+        books = json.loads(relight(command, "demo", "--json")[1])["ledgers"]
+        assert (books["computed"], books["lineage"]) == (45, 45)
+
+
 def test_a_status_says_what_will_go_wrong_if_nobody_looks(relight, tmp_path: Path) -> None:
     scene = training()
     root = Path(journaled(tmp_path, scene))

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Books, Counters, FaultClass, Incident, Times, Trouble
+from policies.facts import Attempt, AttemptView, Books, Counters, FaultClass, Incident, StepRow, Times, Trouble
 from policies.ledger import (
     Cost,
     SampleRange,
     Split,
+    by_now,
     close_attempt,
     cost,
     effective_share,
@@ -106,6 +107,22 @@ def test_an_open_incident_ends_at_what_is_known() -> None:
 def test_a_moment_that_lies_before_an_earlier_one_takes_no_time() -> None:
     parts = split(Times(last_good=100.0, detected=110.0, evidence=105.0, relaunched=120.0))
     assert parts == Split(noticing=10.0, stop_and_launch=10.0)
+
+
+def test_what_an_open_attempt_has_done_is_added_once() -> None:
+    begun = Attempt(2, ("n0",), None, 5, 1.0, None, began=Counters(5, 40, 5, 0, None))
+    row = StepRow(2, 9, 72, 8, 1, 1.0, None, None, 1.0, 2.0, None)
+    seen = AttemptView(2, True, last_step=row)
+    books = Books(computed=10, rolled_back=3)
+    assert by_now(books, begun, seen) == Books(computed=13, rolled_back=3, skipped=1)
+    for attempt, view in (
+        (replace(begun, closed_at=3.0), seen),  # it is booked with its end
+        (begun, replace(seen, number=1)),  # of another one
+        (begun, replace(seen, last_step=None)),
+        (begun, None),
+        (None, seen),
+    ):
+        assert by_now(books, attempt, view) is books
 
 
 def test_the_effective_share() -> None:
