@@ -1,6 +1,6 @@
 """What a decision was made from, small enough for the journal: with it, every decision can be made again from the file alone.
 
-Kept is what the rules of `policies/decide.py` read; the loads and exits of 5,120 ranks are not. Pure.
+Kept is what the rules in `policies/decide.py` read; the loads and exits of 5,120 ranks are not. Pure.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from math import inf
 
 import structlog
 
-from policies.decide import LOOK_AGAIN_S
 from policies.facts import (
     Attempt,
     CheckpointPhase,
@@ -24,6 +23,7 @@ from policies.facts import (
 )
 from policies.layout import Layout
 from policies.rules import Rules, as_text
+from policies.situation import LOOK_AGAIN_S
 from supervisor.answers import judge, not_before
 from supervisor.errors import HALTED_EXIT
 from supervisor.fold import fold_all

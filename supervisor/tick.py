@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.decide import Situation, contradiction, decide, question
+from policies.decide import decide
 from policies.detect import stall_at
 from policies.facts import (
     UNKNOWN,
@@ -25,6 +25,8 @@ from policies.facts import (
 )
 from policies.layout import Layout
 from policies.rules import Rules
+from policies.situation import Situation, question
+from policies.sticky import contradiction
 from supervisor import actions
 from supervisor.actions import RETRY_MAX, RETRY_MAX_S, RETRY_S, Action
 from supervisor.gate import Held, digest, gate

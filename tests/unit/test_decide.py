@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, back, node, nodes, save, save_id, training
 
-from policies.decide import Situation, await_seals, contradiction, decide, recover, stop_restarting
+from policies.decide import decide, stop_restarting
 from policies.facts import (
     UNKNOWN,
     Attempt,
@@ -29,6 +29,10 @@ from policies.facts import (
     Wait,
 )
 from policies.reasons import Reason
+from policies.recovering import recover
+from policies.rollback import await_seals
+from policies.situation import Situation
+from policies.sticky import contradiction
 from supervisor.journal.entries import HaltedEntry, Resumed
 
 
@@ -271,7 +275,7 @@ def test_a_resume_does_not_clear_a_node_of_other_faults() -> None:
     scene.settle()
     incident = scene.history.incidents[0]
     situation = Situation(replace(scene.history, resumed_at=scene.now), scene.view, LAYOUT, AUTO, scene.now)
-    from policies.decide import _brought_back
+    from policies.recovering import _brought_back
 
     assert _brought_back(situation, incident) == ()
     lost = replace(incident, diagnosis=None, trouble=replace(incident.trouble, fault=FaultClass.NODE_LOST))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, finding, nodes, save, training
 
-from policies.decide import START_GRACE_S
 from policies.facts import (
     Bar,
     Continue,
@@ -24,6 +23,7 @@ from policies.facts import (
     Wait,
 )
 from policies.reasons import Reason
+from policies.recovering import START_GRACE_S
 from policies.rules import JobRules, Rules, SpareRules
 from supervisor import actions
 from supervisor.answers import judge
