@@ -722,6 +722,7 @@ class Continue:
     reason: Reason
     until: float | None = None
     text: str = ""
+    kind: Literal["continue"] = "continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -732,6 +733,7 @@ class Wait:
     until: float
     text: str = ""
     tells: bool = False
+    kind: Literal["wait"] = "wait"
 
 
 @dataclass(frozen=True, slots=True)

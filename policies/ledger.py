@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 from policies.facts import Books, Counters
 
 if TYPE_CHECKING:
-    from policies.facts import Attempt, AttemptView, Incident, Times
+    from collections.abc import Iterator, Sequence
+
+    from policies.facts import Attempt, AttemptView, History, Incident, Times
 
 
 def close_attempt(books: Books, began: Counters, ended: Counters) -> Books:
@@ -133,22 +135,61 @@ def split(times: Times) -> Split:
     return Split(**parts)
 
 
-def effective_share(incidents: tuple[Incident, ...], began: float, ended: float) -> float | None:
+Span = tuple[float, float]
+"""Begin and end, wall seconds."""
+
+
+def effective_share(
+    incidents: tuple[Incident, ...], began: float, ended: float, stood: tuple[Span, ...] = ()
+) -> float | None:
     """ETTR: the share of the wall time from `began` to `ended` (seconds) that was neither down nor redone work.
 
-    Incidents that overlap are counted once; one that has not caught up lasts until the next, or until `ended`.
-    None when no time has passed.
+    Incidents that overlap are counted once; one that has not caught up lasts until the next, or until `ended`. `stood` are spans
+    without a fault in which nothing trained. None when no time has passed.
     """
     if ended <= began:
         return None
-    ordered = sorted(incidents, key=_start)
     lost, reached = 0.0, began
-    for incident, following in zip_longest(ordered, ordered[1:]):
-        next_start = _start(following) if following else ended
-        end = incident.times.caught_up if incident.times.caught_up is not None else next_start
-        lost += max(0.0, min(end, ended) - max(_start(incident), reached))
+    for start, end in sorted((*_spans(incidents, ended), *stood)):
+        lost += max(0.0, min(end, ended) - max(start, reached))
         reached = max(reached, min(end, ended))
     return 1.0 - lost / (ended - began)
+
+
+def _spans(incidents: tuple[Incident, ...], ended: float) -> Iterator[Span]:
+    ordered = sorted(incidents, key=_start)
+    for incident, following in zip_longest(ordered, ordered[1:]):
+        next_start = _start(following) if following else ended
+        yield _start(incident), next_start if incident.times.caught_up is None else incident.times.caught_up
+
+
+def between(attempts: Sequence[Attempt], until: float) -> tuple[Span, ...]:
+    """When a run stood without a fault: from the end of an attempt to the first update of the one that no incident has started.
+
+    Between two jobs, that is, or two nodes, or until a person went on. `until`: now, or the end of the run.
+    """
+    found = []
+    for one, following in zip_longest(attempts, attempts[1:]):
+        if one.closed_at is None or (following is not None and following.incident is not None):
+            continue
+        again = (following.accepted_at or following.closed_at) if following else None
+        found.append((one.closed_at, until if again is None else again))
+    return tuple((begin, end) for begin, end in found if end > begin)
+
+
+def so_far(history: History, now: float) -> tuple[float, float] | None:
+    """The effective share of the run until `now`, or until its end, and the seconds in it in which it stood without a fault.
+
+    A run that waits for its next job is not over. None before it has begun.
+    """
+    if history.started_at is None:
+        return None
+    closed = history.attempt.closed_at if history.attempt else None
+    until = closed if closed is not None and history.ended in {"finished", "stopped"} else now
+    # What a fault has ended stands in its incident until there is another attempt.
+    stood = between(history.attempts, closed if closed is not None and history.incident is not None else until)
+    share = effective_share(history.incidents, history.started_at, until, stood)
+    return None if share is None else (share, sum(end - begin for begin, end in stood))
 
 
 def _start(incident: Incident) -> float:

@@ -238,7 +238,7 @@ class Loop:
             more["attempt"] = self.history.attempt.number
         if self.history.decision_digest:
             more["plan"] = self.history.decision_digest[:6]
-        self._log.info(f"decision {_name(decision)}", reason=decision.reason.value, mode=self.history.mode, **more)
+        self._log.info(f"decision {decision.kind}", reason=decision.reason.value, mode=self.history.mode, **more)
 
     def _hold_until(self) -> float:
         return held_until(self.history, self.scene.rules)
@@ -256,7 +256,3 @@ class Loop:
         if isinstance(decision, Halt) and down and now >= self._hold_until():
             return HALTED_EXIT
         return None
-
-
-def _name(decision: Decision) -> str:
-    return {"PlannedStop": "planned-stop"}.get(type(decision).__name__, type(decision).__name__.lower())

@@ -96,9 +96,7 @@ def _differing(was: Decision, now: Decision) -> tuple[str, ...]:
 
 def told(decision: Decision) -> str:
     """Recover (node-lost)."""
-    name = type(decision).__name__
-    words = "planned-stop" if name == "PlannedStop" else name.lower()
-    return f"{words} ({decision.reason})"
+    return f"{decision.kind} ({decision.reason})"
 
 
 def as_json(one: Again) -> dict[str, Any]:

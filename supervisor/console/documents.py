@@ -270,11 +270,8 @@ def ledgers(reading: Reading) -> LedgerDocument:
 
 def share(reading: Reading) -> float | None:
     """ETTR: the share of the time since the start that was neither down nor redone; to the end, once the run is over."""
-    history = reading.history
-    if history.started_at is None:
-        return None
-    over = history.attempt.closed_at if history.ended and history.attempt else None
-    return ledger.effective_share(history.incidents, history.started_at, reading.now if over is None else over)
+    told = ledger.so_far(reading.history, reading.now)
+    return told[0] if told is not None else None
 
 
 def _samples(reading: Reading) -> int | None:

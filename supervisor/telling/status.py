@@ -50,7 +50,7 @@ def status_json(view: View, decision: Decision, held: Held | None, now: float) -
         "schema": 1,
         "at": now,
         "pid": os.getpid(),
-        "decision": type(decision).__name__.lower(),
+        "decision": decision.kind,
         "reason": decision.reason.value,
         "text": text,
         "until": until,

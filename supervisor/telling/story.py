@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from policies import agreement, ledger
-from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, Recover, Unknown, Wait
+from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, PlannedStop, Recover, Unknown, Wait
 from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
@@ -48,9 +48,10 @@ def run_story(history: History, known: Known | None = None, view: View | None = 
         parts = ", ".join(f"{name} {minutes(seconds)}" for name, seconds in total.items())
         lines.append(f"Where the time of all incidents went: {parts}.")
     lines += [agreement_line(one) for one in agreement.by_class(history.incidents)]
-    if history.started_at is not None and known.now is not None:
-        share = ledger.effective_share(history.incidents, history.started_at, known.now)
-        lines += [f"Neither down nor redone: {share:.1%} of the time since the start."] if share is not None else []
+    if known.now is not None and (told := ledger.so_far(history, known.now)) is not None:
+        share, stood = told
+        between = f" Between attempts, without a fault: {span(stood)}; that counts as down." if stood else ""
+        lines.append(f"Neither down nor redone: {share:.1%} of the time since the start.{between}")
     return "\n".join(lines) + "\n"
 
 
@@ -244,6 +245,14 @@ def _saves(view: View, now: float, known: Known) -> list[str]:
     return [f"{text} {count(len(done), 'completed save')}; not completed: {names(waiting)}.{age}"]
 
 
+_DOING: Final = {
+    "contain": "the evidence is kept, then the attempt is stopped",
+    "planned-stop": "the ranks are asked to save and stop",
+    "finish": "what is left is sealed, then the nodes are let go",
+    "continue": "nothing is to be done",
+}
+
+
 def _next(history: History, now: float, known: Known) -> list[str]:
     """What it waits for or is about to do, and the command where a person is wanted."""
     run, decision = clean(history.run, 64), history.decision
@@ -261,7 +270,11 @@ def _next(history: History, now: float, known: Known) -> list[str]:
         return [f"Waiting until {clock(decision.until, known.zone, now)} at the latest ({decision.reason}).{why}"]
     if isinstance(decision, Halt):
         return [f"About to halt ({decision.reason}): {sentence(decision.seen)}"]
-    return [f"Decision: {type(decision).__name__.lower()} ({decision.reason})."] if decision else []
+    if decision is None or history.ended:  # then it has been done
+        return []
+    late = isinstance(decision, PlannedStop) and decision.down
+    doing = "what has not stopped by itself is stopped" if late else _DOING[decision.kind]
+    return [f"Now: {doing} ({decision.reason})."]
 
 
 def to_json(
@@ -299,7 +312,7 @@ def to_json(
 
 def _decision(history: History) -> dict[str, Any]:
     decision = history.decision
-    return {"kind": type(decision).__name__.lower(), "reason": decision.reason} if decision else {"kind": None}
+    return {"kind": decision.kind, "reason": decision.reason} if decision else {"kind": None}
 
 
 def _incident_json(history: History, incident: Incident, known: Known) -> dict[str, Any]:

@@ -59,6 +59,9 @@ def test_the_books_agree_with_a_run_that_is_simply_done(attempts: list[tuple[lis
 
 moments = st.one_of(st.none(), st.integers(0, 1000).map(float))
 some_times = st.builds(Times, *([moments] * len(fields(Times))))
+some_spans = st.lists(
+    st.tuples(st.integers(0, 2000), st.integers(0, 2000)).map(lambda pair: (min(pair), max(pair))), max_size=3
+)
 
 
 @REPEATABLE
@@ -73,8 +76,10 @@ def test_the_parts_add_up_to_the_whole(times: Times) -> None:
 
 
 @settings(REPEATABLE, max_examples=100)
-@given(st.lists(some_times, max_size=5), st.integers(0, 1000), st.integers(1, 1000))
-def test_the_effective_share_is_what_a_second_by_second_count_gives(many: list[Times], began: int, length: int) -> None:
+@given(st.lists(some_times, max_size=5), st.integers(0, 1000), st.integers(1, 1000), some_spans)
+def test_the_effective_share_is_what_a_second_by_second_count_gives(
+    many: list[Times], began: int, length: int, stood: list[tuple[int, int]]
+) -> None:
     trouble = Trouble(FaultClass.STALL, Reason.STALL, 500.0, 1, died=False, text="")
     incidents = [Incident(n, n, trouble, times, 0, 0) for n, times in enumerate(many)]
 
@@ -89,5 +94,7 @@ def test_the_effective_share_is_what_a_second_by_second_count_gives(many: list[T
         if until is None:
             until = start(ordered[n + 1]) if n + 1 < len(ordered) else ended
         lost.update(range(max(began, int(start(one))), min(ended, int(until))))
-    share = effective_share(tuple(incidents), began, ended)
+    for first, end in stood:
+        lost.update(range(max(began, first), min(ended, end)))
+    share = effective_share(tuple(incidents), began, ended, tuple(stood))
     assert isclose(share, 1 - len(lost) / length, abs_tol=1e-9)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Attempt, AttemptView, Books, Counters, FaultClass, Incident, StepRow, Times, Trouble
+from policies.facts import Attempt, AttemptView, Books, Counters, FaultClass, History, Incident, StepRow, Times, Trouble
 from policies.ledger import (
     Cost,
     SampleRange,
     Split,
+    between,
     by_now,
     close_attempt,
     cost,
@@ -18,6 +19,7 @@ from policies.ledger import (
     lineage,
     read_again,
     roll_back,
+    so_far,
     split,
 )
 from policies.reasons import Reason
@@ -150,6 +152,34 @@ def test_one_that_has_not_caught_up_lasts_until_now_and_only_the_asked_time_coun
     assert effective_share((wide,), 500.0, 1000.0) == pytest.approx(0.2)
     assert effective_share((wide,), 100.0, 800.0) == 0.0
     assert effective_share((wide,), 950.0, 1000.0) == 1.0
+
+
+def run(number: int, closed: float | None, accepted: float | None, by: int | None = None) -> Attempt:
+    return Attempt(number, ("n0",), None, 0, 0.0, by, accepted_at=accepted, closed_at=closed)
+
+
+def test_what_stood_without_a_fault_lasts_until_the_next_update() -> None:
+    first, second = run(1, 400.0, 10.0), run(2, None, 700.0)
+    assert between((first, second), 1000.0) == ((400.0, 700.0),)
+    assert between((first, replace(second, accepted_at=None)), 1000.0) == ((400.0, 1000.0),)
+    assert between((first, replace(second, accepted_at=None, closed_at=600.0, incident=1)), 500.0) == ()
+    assert between((first, run(2, 600.0, None), run(3, None, 900.0, by=1)), 1000.0) == ((400.0, 600.0),)
+    assert between((first,), 1000.0) == ((400.0, 1000.0),)  # the next job is awaited
+    assert between((first,), 400.0) == between((run(1, None, 10.0),), 1000.0) == between((), 1.0) == ()
+
+
+def test_between_jobs_a_run_is_down_and_that_is_counted_once() -> None:
+    attempts = (run(1, 400.0, 10.0), run(2, None, 700.0))
+    whole = History(started_at=0.0, attempts=attempts)
+    assert so_far(whole, 1000.0) == (pytest.approx(0.7), 300.0)
+    hit = incident(1, Times(last_good=650.0, next_good=750.0, caught_up=800.0), closed=True)
+    assert so_far(replace(whole, incidents=(hit,)), 1000.0) == (pytest.approx(0.6), 300.0)
+    waits = replace(whole, attempts=attempts[:1], ended="next-job")
+    assert so_far(waits, 800.0) == (pytest.approx(0.5), 400.0)
+    assert so_far(replace(waits, ended="finished"), 800.0) == (1.0, 0.0)
+    failed = replace(whole, attempts=attempts[:1], incidents=(incident(1, Times(last_good=300.0)),))
+    assert so_far(failed, 600.0) == (pytest.approx(0.5), 0.0)
+    assert so_far(History(), 1.0) is so_far(whole, 0.0) is None
 
 
 def test_what_an_incident_cost() -> None:

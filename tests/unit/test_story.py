@@ -16,9 +16,11 @@ from policies.facts import (
     CheckpointPhase,
     CheckpointState,
     Choice,
+    Contain,
     Counters,
     Diagnosis,
     FaultClass,
+    Finish,
     Halt,
     Halted,
     History,
@@ -26,6 +28,7 @@ from policies.facts import (
     NodeState,
     NodeView,
     Phase,
+    PlannedStop,
     Recover,
     Replay,
     StepRow,
@@ -417,6 +420,16 @@ def test_the_run_is_told_with_its_ledgers_and_its_time():
     assert "Neither down nor redone: 99.6% of the time since the start." in told
 
 
+def test_the_time_between_two_jobs_is_told_and_counts_as_down():
+    first = Attempt(1, ("n1",), None, 0, 0.0, None, accepted_at=10.0, closed_at=4000.0)
+    left = History(run="x", started_at=0.0, attempts=(first,), ended="next-job")
+    waits = run_story(left, Known(now=10_000.0))
+    said = "Neither down nor redone: 40.0% of the time since the start. Between attempts, without a fault: 1 h 40 min;"
+    assert said in waits
+    over = run_story(replace(left, ended="stopped"), Known(now=10_000.0))
+    assert "Neither down nor redone: 100.0% of the time since the start.\n" in over
+
+
 def test_ledgers_that_do_not_add_up_are_named_first():
     told = run_story(History(run="x", books=Books(computed=1, rolled_back=2)))
     assert "The ledgers do not add up: more was rolled back than computed." in told
@@ -533,6 +546,22 @@ def test_a_node_that_the_cluster_does_not_show_is_not_up():
             "About to halt (no-spare): no healthy spare.",
         ),
         (
+            {"decision": PlannedStop(Reason.PLANNED_STOP, 13)},
+            "Now: the ranks are asked to save and stop (planned-stop).",
+        ),
+        (
+            {"decision": PlannedStop(Reason.PLANNED_STOP, 13, down=True)},
+            "Now: what has not stopped by itself is stopped (planned-stop).",
+        ),
+        (
+            {"decision": Finish(Reason.FINISHED, 13)},
+            "Now: what is left is sealed, then the nodes are let go (finished).",
+        ),
+        (
+            {"decision": Contain(Reason.STALL, 12, 13, died=False)},
+            "Now: the evidence is kept, then the attempt is stopped (stall).",
+        ),
+        (
             {"halted": Halted(at("11:40:00"), Reason.NO_SPARE, "seen", "another node")},
             "Lifted by: another node. See: relight runbook no-spare",
         ),
@@ -540,6 +569,12 @@ def test_a_node_that_the_cluster_does_not_show_is_not_up():
 )
 def test_what_comes_next_is_said(fields, said):
     assert said in status(replace(ten_forty()[0], **fields))
+
+
+def test_what_has_been_done_is_not_next_any_more():
+    left = replace(ten_forty()[0], decision=PlannedStop(Reason.PLANNED_STOP, 13), ended="next-job")
+    assert "Now:" not in status(left)
+    assert to_json(left)["plan"]["kind"] == "planned-stop"
 
 
 def test_a_waiting_plan_names_its_command_once_it_waits():
