@@ -144,4 +144,4 @@ SEEN_MAX = 600
 def sentence(text: str, limit: int = LINE_MAX) -> str:
     """Foreign text, cleaned, ended by one full stop."""
     line = clean(text, limit)
-    return line if not line or line[-1] in ".!?)" else f"{line}."
+    return line if not line or line.rstrip(")").endswith((".", "!", "?")) else f"{line}."

@@ -95,3 +95,4 @@ def test_a_span_is_never_empty_and_never_negative(seconds):
 
 def test_a_sentence_ends_once():
     assert [say.sentence(t) for t in ("so", "so.", "so?", "")] == ["so.", "so.", "so?", ""]
+    assert [say.sentence(t) for t in ("a (b)", "(It is.)", ")")] == ["a (b).", "(It is.)", ")."]
