@@ -108,6 +108,11 @@ def why_not(node: NodeView, slots: tuple[str, ...], barred: Collection[str], ask
     return NOT_CHECKED_AGAIN if asked is not None and asked.is_overdue(node) else None
 
 
+def not_back(name: str, nodes: Mapping[str, NodeView]) -> str | None:
+    """Why a barred node whose bar is over is no spare yet; None when only the next look is wanting."""
+    return why_not(nodes[name], (), ()) if name in nodes else "not among this run's nodes"
+
+
 def _assign(
     slots: list[int], pool: tuple[str, ...], switches: Mapping[int, str | None], nodes: Mapping[str, NodeView]
 ) -> dict[int, str]:

@@ -206,8 +206,8 @@ def _unbar(request: Request, history: History, view: View, now: float) -> Reply:
     if not nodes:
         return _yes(request, f"lifted already: {', '.join(request.nodes)}; back once the checks pass")
     text = f"bar lifted: {', '.join(nodes)}; a spare again, the last to be used, once the checks pass"
-    away = [n for n in nodes if view.nodes is not UNKNOWN and n not in view.nodes]
-    text += f". Not among this run's nodes now: {', '.join(away)}" if away else ""
+    wanting = [f"{n} ({why})" for n in nodes if view.nodes is not UNKNOWN and (why := spares.not_back(n, view.nodes))]
+    text += f". Not yet: {', '.join(wanting)}" if wanting else ""
     return _yes(request, text, Unbarred(nodes, request.who, request.why))
 
 

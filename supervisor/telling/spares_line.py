@@ -32,8 +32,7 @@ def spares_lines(history: History, view: View, now: float) -> list[str]:
 
 
 def _not_back(name: str, view: View) -> str:
-    seen = None if isinstance(view.nodes, Unknown) else view.nodes.get(name)
-    why = "not among the run's nodes" if seen is None else spares.why_not(seen, (), ()) or "well"
+    why = "not seen" if isinstance(view.nodes, Unknown) else spares.not_back(name, view.nodes) or "well"
     return f"{clean(name, 64)} ({clean(why, 120)})"
 
 

@@ -194,6 +194,11 @@ def test_what_is_requeued_from_outside_begins_within_seconds_on_other_nodes(bed,
     assert held.nodes[0] not in bed.job_nodes(job)
     assert second.next == ""  # what was asked for holds for the first start
     assert len(list((tmp_path / "nodes").glob("next-*.json"))) == 1
+    # Nobody leaves that node out any more: whom only we had excluded, the next start may have.
+    assert f"ExcNodeList={held.nodes[0]} " in bed.run("scontrol", "-o", "show", "job", job)
+    port.next_job(second.start, [], 1)
+    held.until(port, lambda job: job.phase == "running" and job.start != second.start)
+    assert "ExcNodeList=(null) " in bed.run("scontrol", "-o", "show", "job", job)
 
 
 def test_a_job_that_is_over_is_requeued_and_runs_again(bed, tmp_path):

@@ -97,3 +97,37 @@ def test_without_the_right_the_run_goes_on_and_that_is_told_once_though_the_cont
     told = run.relight("status", run.run.root)
     assert "Not drained, barred in this run alone: n002, n003." in told
     assert refused.why.rstrip(".") in told
+
+
+def test_a_person_lifts_the_bar_of_a_repaired_node_and_the_next_job_has_it_as_a_spare(
+    bed: SlurmBed, folder: str
+) -> None:
+    run = SlurmRun(bed, folder, replace(cases.SHAPE, steps=2000))
+    run.submit()
+    run.wait_step(strikes.STRUCK)
+    bed.crash_node("n002")
+    run.wait_closed(1)
+    run.until(lambda: drain_of(bed, "n002") == (True, "relight demo incident 1"), "our drain", 30)
+    run.until(lambda: "n002" not in bed.job_nodes(run.at), "the job without the node", 60)
+    bed.revive_node("n002")
+    said = run.relight("unbar", run.run.root, "n002", "--because", "board replaced")
+    assert "bar lifted: n002" in said
+    assert "Not yet: n002 (" in said
+    run.until(lambda: not drain_of(bed, "n002")[0], "our drain lifted", 60)
+    # Slurm brings no node back that went down while it was drained: whoever has repaired it says so.
+    bed.run("scontrol", "update", "NodeName=n002", "State=RESUME")
+    run.until(lambda: bed.node_states()["n002"] == "idle", "the node up", 60)
+    assert run.history().barred(2e10) == {"n002"}  # nobody has looked at it yet
+    run.relight("stop", run.run.root, "--next-job")
+    run.until(lambda: not run.history().barred(2e10), "the node back through its check", 120)
+    history = run.history()
+    (bar,) = history.bars
+    assert history.job is not None
+    assert history.job.follows
+    assert bar.lifted_by
+    assert bar.returned_at is not None
+    assert bar.returned_at >= history.job.at
+    run.relight("stop", run.run.root)
+    run.wait_over()
+    assert run.history().ended == "stopped"
+    assert len(run.jobs()) == 2

@@ -47,6 +47,9 @@ def test_a_repaired_node_is_a_spare_again_once_its_check_passes(swapped: Scene) 
     reply = unbar(swapped, "n1")
     assert reply.answer.exit == 0
     assert reply.entries[0] == Unbarred(("n1",), "li", "board replaced")
+    assert reply.answer.text == (
+        "bar lifted: n1; a spare again, the last to be used, once the checks pass. Not yet: n1 (its state is down)"
+    )
     swapped.say(*reply.entries)
     swapped.settle()
     assert swapped.history.barred(swapped.now) == {"n1"}  # nothing is believed of it
@@ -149,7 +152,7 @@ def test_the_next_job_may_have_a_node_whose_bar_is_over(lifted: bool) -> None:
     scene.view = replace(scene.view, nodes={n: one for n, one in scene.view.nodes.items() if n != "n1"})
     if lifted:
         reply = unbar(scene, "n1")
-        assert reply.answer.text.endswith("Not among this run's nodes now: n1")
+        assert reply.answer.text.endswith(". Not yet: n1 (not among this run's nodes)")
         scene.say(*reply.entries)
     ends_in(scene, 10)
     scene.settle()
