@@ -18,7 +18,7 @@ from slurm.asking import Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
-from slurm.jobs import Following, Jobs
+from slurm.jobs import CLEAR_S, Following, Jobs
 from slurm.parsing import JobRow, ListedStep
 from slurm.reading import Listing, Reader, Source
 from slurm.srun_words import NOTHING, SrunWords, Told
@@ -52,7 +52,7 @@ class SlurmCommands:
         end_job: bool = False,
         following: Following = Following(),  # noqa: B008 - frozen
         call_s: float = 20.0,
-        release_deadline_s: float = 10.0,
+        release_deadline_s: float = CLEAR_S,
         reads: Callable[[Commands], Source] | None = None,
     ) -> None:
         """`job` is SLURM_JOB_ID; `env` for the commands (ours); `options` more words for srun, such as `--cpu-bind=none`.
@@ -75,7 +75,7 @@ class SlurmCommands:
         self._source: Source = self._commands if reads is None else reads(self._commands)
         self._reader = Reader(self._run_dir, job, self._source)
         self._bars = Bars(self._run_dir, self._commands, drain=drain, site=drain_command)
-        self._jobs = Jobs(self._run_dir, self._commands, following)
+        self._jobs = Jobs(self._run_dir, self._commands, following, self._end_steps)
         self._over: dict[str, StepRow] = {}  # steps that are over for good
         self._stopping: set[str] = set()
         self._words = SrunWords()
@@ -170,7 +170,10 @@ class SlurmCommands:
         return self._addresses.get(node, node)
 
     def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:
-        """Have the run's next job begin when this start of ours has ended, without these nodes. Raises OSError."""
+        """Have the run's next job begin when this start of ours has ended, without these nodes. Raises OSError.
+
+        Every step of ours is ended, for the same time at most as in a release.
+        """
         if not self._admit(epoch):
             return
         job = self._commands.job()  # before something is asked for, in its own words
@@ -185,14 +188,7 @@ class SlurmCommands:
         """
         if not self._admit(epoch):
             return
-        names = self._names()
-        claims = {name: launching.forbid(self._run_dir, self._job, name) for name in names}
-        until = time.monotonic() + self._release_deadline_s
-        while self._cancel(*names, _PROBE) and time.monotonic() < until:
-            time.sleep(0.2)  # Slurm announces nothing
-        for name, claim in claims.items():
-            if launching.lives(claim):
-                launching.end(self._run_dir, name, claim, self._call_s)
+        self._end_steps(self._release_deadline_s)
         if self._end_job:
             answer = self._commands.ask("scancel", self._job)
             job = self.job()
@@ -256,6 +252,18 @@ class SlurmCommands:
         if not answer.ok and not unknown and set(ids) & {step.id for step in self._steps()}:
             raise OSError(answer.why("scancel"))
         return not unknown
+
+    def _end_steps(self, seconds: float) -> None:
+        """End every step of ours, and every srun; `seconds` at most until none is listed. Raises OSError."""
+        names = self._names()
+        claims = {name: launching.forbid(self._run_dir, self._job, name) for name in names}
+        until, pause = time.monotonic() + seconds, 0.1
+        while self._cancel(*names, _PROBE) and time.monotonic() < until:
+            time.sleep(pause)  # Slurm announces nothing
+            pause = min(2.0, 1.5 * pause)
+        for name, claim in claims.items():
+            if launching.lives(claim):
+                launching.end(self._run_dir, name, claim, self._call_s)
 
     def _steps(self) -> tuple[ListedStep, ...]:
         steps = self._source.steps()

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
@@ -32,6 +32,13 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
+CLEAR_S: Final = 75.0
+"""So long the steps of a job may take to end. A slurmstepd that has lost one below it in the tree of its step's nodes waits for
+it: 60 s, and 3 s for each level (63 and 66 s measured with 9 nodes on 22.05.8). Where the job ends first, such a node is
+drained after UnkillableStepTimeout (60 s by default, "Kill task failed"), and the next job does not get it.
+"""
+SPARE_S: Final = 10.0
+"""Left before the job's end for whatever comes after that. Chosen."""
 REFUSED_MAX: Final = 3
 """So often a submission may fail before this job is requeued in its place. Chosen."""
 AGAIN_S: Final = 3
@@ -110,8 +117,12 @@ class Following:
 class Jobs:
     """Looks at the job that `commands` ask for, and asks for the next one."""
 
-    def __init__(self, run_dir: str, commands: Commands, following: Following) -> None:
+    def __init__(
+        self, run_dir: str, commands: Commands, following: Following, clear: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """`clear`: end the job's steps, in so many seconds at most."""
         self._run_dir = run_dir
+        self._clear = clear
         self._commands = commands
         self._following = following
         self._times = parsing.JobTimes()
@@ -141,9 +152,8 @@ class Jobs:
         Raises OSError.
         """
         begun_anew = row.phase is Phase.RUNNING and row.start != start
-        if begun_anew or (
-            row.phase is not Phase.WAITING and self._asked_for(row)
-        ):  # one that waits has no start to be known by
+        asked = row.phase is not Phase.WAITING and self._asked_for(row)  # one that waits has no start to be known by
+        if begun_anew or asked:
             return
         submission = self._following.submission
         # A job that is over is followed by itself only: nobody is left for whom another would have to wait.
@@ -153,6 +163,7 @@ class Jobs:
             found = self._waiting(row, shown) or self._submitted(row, submission, shown, (*owners, *ours))
             if found:
                 self._note(row, found, ours)
+                self._end_steps(row)
             else:
                 self._requeue(row, exclude)
         elif self._following.requeue:
@@ -219,6 +230,13 @@ class Jobs:
         owners = tuple(n for n in hostlist.expand(parsing.excluded(shown)) if n not in before)
         return owners, tuple(dict.fromkeys(n for n in exclude if n not in owners))
 
+    def _end_steps(self, row: JobRow) -> None:
+        """Before the job ends, and not so long that it would end before."""
+        ends_at, _ = self._end(row)
+        left = CLEAR_S if ends_at is None else ends_at - time.time() - SPARE_S
+        if left > 0:
+            self._clear(min(CLEAR_S, left))
+
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
         if not answer.ok:
@@ -266,6 +284,8 @@ class Jobs:
         """From inside the job this ends with it; from outside the job is told to begin soon, elsewhere."""
         shown = self._shown(row)
         owners, ours = self._without(row, shown, exclude)
+        if row.phase is Phase.RUNNING:
+            self._end_steps(row)
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
             mark = note_of(self._run_dir, row.id, row.start) + ASKING
             with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards

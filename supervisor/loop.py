@@ -245,7 +245,10 @@ class Loop:
 
     def _exit(self, decision: Decision, view: View, now: float) -> int | None:
         """The exit code when all is done that was to be done."""
-        if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit():
+        asking = any(
+            name.startswith("next-job:") for name in view.at_work
+        )  # it is asked for, and steps are still ended
+        if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit() and not asking:
             return 0  # it begins when this one has ended; one that is requeued begins by itself, and ends us if we are in it
         attempt = self.history.attempt
         down = attempt is None or attempt.closed_at is not None

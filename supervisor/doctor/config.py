@@ -78,16 +78,22 @@ def slurmd_timeout(config: Mapping[str, str]) -> Check:
     return Check("slurmd-timeout", "ok", text)
 
 
+_LOST_STEPD_S: Final = 90
+"""75 s for a step of up to five levels, and some more for the messages."""
+
+
 def unkillable(config: Mapping[str, str]) -> Check:
-    """A rank that hangs in a driver or a file system can't be killed for a while; then Slurm drains its node."""
+    """What is not over after that time has its node drained: a rank that hangs in a driver, or a slurmstepd that waits for a lost
+    one below it (63 s and more, docs/slurm.md) in a job that somebody cancels.
+    """
     limit, message = seconds(config.get("UnkillableStepTimeout")), seconds(config.get("MessageTimeout"))
     if limit is None or message is None:
         return _missing("unkillable", "UnkillableStepTimeout or MessageTimeout")
-    text, least = f"UnkillableStepTimeout {limit} s", max(60, 5 * message)
+    text, least = f"UnkillableStepTimeout {limit} s", max(_LOST_STEPD_S, 5 * message)
     if limit >= least:
         return Check("unkillable", "ok", text)
-    right = f"{_ADMIN} {least} s at least, as slurm.conf(5) has it (60 s, or 5 x MessageTimeout)"
-    return Check("unkillable", "warn", f"{text}: a node whose ranks end slowly is drained", right)
+    right = f"{_ADMIN} {least} s at least ({_LOST_STEPD_S} s, or 5 x MessageTimeout)"
+    return Check("unkillable", "warn", f"{text}: after a lost node, a job that is cancelled has others drained", right)
 
 
 def return_to_service(config: Mapping[str, str]) -> Check:

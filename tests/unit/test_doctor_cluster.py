@@ -26,7 +26,7 @@ ReturnToService         = 1
 SlurmUser               = slurm(64030)
 SlurmdTimeout           = 300 sec
 SLURM_VERSION           = 24.11.5
-UnkillableStepTimeout   = 60 sec
+UnkillableStepTimeout   = 120 sec
 
 Slurmctld(primary) at vm is UP
 """
@@ -99,7 +99,7 @@ def test_a_fit_cluster_is_ok_in_every_check_and_nothing_is_changed(slurm):
         ("SlurmdTimeout", "20 sec", "slurmd-timeout", "warn"),
         ("SlurmdTimeout", "0 sec", "slurmd-timeout", "warn"),
         ("SlurmdTimeout", "soon", "slurmd-timeout", "unknown"),
-        ("UnkillableStepTimeout", "59 sec", "unkillable", "warn"),
+        ("UnkillableStepTimeout", "60 sec", "unkillable", "warn"),
         ("ReturnToService", "2", "return-service", "warn"),
         ("ReturnToService", "?", "return-service", "unknown"),
         ("KillOnBadExit", "?", "bad-exit", "unknown"),

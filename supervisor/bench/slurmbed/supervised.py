@@ -174,11 +174,14 @@ class SlurmRun:
         return found
 
     def wait_over(self, seconds: float = 240) -> str:
-        """Until the last job of the run is over; its state. `COMPLETING` counts: a lost node keeps a job there for minutes."""
+        """Until the run has finished, or its last job is over; the job's state.
+
+        `COMPLETING` counts: a lost node keeps a job there for minutes. A run that has finished lets its nodes go slowly then, too.
+        """
 
         def look() -> str:
             state, ended = self.bed.job_state(self.at), self.history().ended
-            over = state in OVER or (state == "COMPLETING" and ended)
+            over = state in OVER or (state == "COMPLETING" and ended) or ended == "finished"
             return (state or "GONE") if over and ended != "next-job" else ""
 
         return self.until(look, "the end of the job", seconds)
