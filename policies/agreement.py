@@ -10,7 +10,7 @@ from policies.facts import FaultClass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from policies.facts import Incident
+    from policies.history import Incident
 
 APPROVED_MIN: Final = 10
 SHARE_MIN: Final = 0.95

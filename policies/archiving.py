@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from policies.facts import UNKNOWN, CheckpointPhase, Recover, Restores
+from policies.decisions import Recover, Restores
+from policies.facts import UNKNOWN, CheckpointPhase
 from policies.retention import by_age
 
 if TYPE_CHECKING:
-    from policies.facts import CheckpointState, History, View
+    from policies.facts import CheckpointState, View
+    from policies.history import History
     from policies.rules import Rules
 
 AHEAD_S: Final = 3600.0

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from policies import halting, leaving
+from policies.decisions import Contain, Continue, Decision, Finish, Halt, PlannedStop, Wait
 from policies.detect import stall_at
-from policies.facts import (
-    UNKNOWN,
-    Contain,
-    Continue,
-    Decision,
-    Finish,
-    Halt,
-    History,
-    JobPhase,
-    PlannedStop,
-    View,
-    Wait,
-)
+from policies.facts import UNKNOWN, JobPhase, View
+from policies.history import History
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.recovering import recover, start

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.facts import (
-    UNKNOWN,
-    Attempt,
-    AttemptView,
-    FaultClass,
-    History,
-    NodeState,
-    NodeView,
-    Phase,
-    RankExit,
-    Trouble,
-    View,
-)
+from policies.facts import UNKNOWN, AttemptView, FaultClass, NodeState, NodeView, Phase, RankExit, View
+from policies.history import Attempt, History, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules

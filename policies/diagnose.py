@@ -8,21 +8,8 @@ from math import inf
 
 from policies import livecase
 from policies.clues import Case, Clue
-from policies.facts import (
-    UNKNOWN,
-    Attempt,
-    AttemptView,
-    Diagnosis,
-    FaultClass,
-    Finding,
-    History,
-    Incident,
-    NodeState,
-    Phase,
-    RankExit,
-    Trouble,
-    View,
-)
+from policies.facts import UNKNOWN, AttemptView, FaultClass, Finding, NodeState, Phase, RankExit, View
+from policies.history import Attempt, Diagnosis, History, Incident, Trouble
 from policies.layout import Layout
 from policies.ordering import surely_before
 from policies.reasons import Reason

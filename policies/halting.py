@@ -11,7 +11,7 @@ from policies.reasons import Reason
 from policies.stop import Stop
 
 if TYPE_CHECKING:
-    from policies.facts import Attempt, History, Incident
+    from policies.history import Attempt, History, Incident
     from policies.rules import BudgetRules, Rules
 
 __all__ = ["Stop", "counting", "judge"]

@@ -18,7 +18,9 @@ from policies.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policies.facts import Attempt, AttemptView, History, JobView, NodeView, StopWish, Then, View
+    from policies.decisions import Then
+    from policies.facts import AttemptView, JobView, NodeView, View
+    from policies.history import Attempt, History, StopWish
     from policies.rules import Rules
 
 LIMIT: Final = "time limit"

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from policies.facts import Books, Counters
+from policies.facts import Counters
+from policies.history import Books
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from policies.facts import Attempt, AttemptView, History, Incident, Times
+    from policies.facts import AttemptView
+    from policies.history import Attempt, History, Incident, Times
 
 
 def close_attempt(books: Books, began: Counters, ended: Counters) -> Books:

@@ -7,7 +7,8 @@ from typing import Final
 
 from policies.clues import Case, Clue, Stack
 from policies.detect import how
-from policies.facts import Attempt, AttemptView, Finding, RankExit, RankStack
+from policies.facts import AttemptView, Finding, RankExit, RankStack
+from policies.history import Attempt
 from policies.layout import Layout
 
 SIGTERM: Final = 15

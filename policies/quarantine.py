@@ -14,7 +14,8 @@ from policies.facts import FaultClass
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from policies.facts import Diagnosis, History, Incident, NodeView, Trouble
+    from policies.facts import NodeView
+    from policies.history import Diagnosis, History, Incident, Trouble
     from policies.rules import QuarantineRules, Rules
 
 DAY_S: Final = 86_400

@@ -9,7 +9,8 @@ from policies.facts import UNKNOWN
 from policies.spares import why_not
 
 if TYPE_CHECKING:
-    from policies.facts import History, Incident, View
+    from policies.facts import View
+    from policies.history import History, Incident
 
 
 @dataclass(frozen=True, slots=True)

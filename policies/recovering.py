@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from policies import halting, quarantine, readiness, sameslot, spares
-from policies.facts import UNKNOWN, Decision, FaultClass, Incident, NodeState, NodeView, PlannedStop, Recover, Wait
+from policies.decisions import Decision, PlannedStop, Recover, Wait
+from policies.facts import UNKNOWN, FaultClass, NodeState, NodeView
+from policies.history import Incident
 from policies.reasons import Reason
 from policies.rollback import plan_restart
 from policies.situation import LOOK_AGAIN_S, Situation, all_clean, halt, question

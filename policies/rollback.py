@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from policies import archiving, ladder, skipping
-from policies.facts import UNKNOWN, CheckpointState, Decision, FaultClass, Incident, Recover, Wait
+from policies.decisions import Decision, Recover, Wait
+from policies.facts import UNKNOWN, CheckpointState, FaultClass
+from policies.history import Incident
 from policies.reasons import Reason
 from policies.situation import LOOK_AGAIN_S, Situation, everywhere, halt
 

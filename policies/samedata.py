@@ -12,7 +12,7 @@ from policies.stop import Stop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.facts import Incident
+    from policies.history import Incident
     from policies.rules import DataRules
 
 SIGNATURES: Final = frozenset({"data", "numeric", "software"})

@@ -16,7 +16,7 @@ from policies.stop import Stop
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.facts import History, Incident
+    from policies.history import History, Incident
     from policies.rules import QuarantineRules
 
 ASKS: Final = 2

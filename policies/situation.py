@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies import spares
-from policies.facts import UNKNOWN, AttemptView, CheckpointState, Halt, History, Incident, View
+from policies.decisions import Halt
+from policies.facts import UNKNOWN, AttemptView, CheckpointState, View
+from policies.history import History, Incident
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import Rules

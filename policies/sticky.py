@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from policies.facts import UNKNOWN, CheckpointPhase, Decision, NodeState, NodeView, Recover
+from policies.decisions import Decision, Recover
+from policies.facts import UNKNOWN, CheckpointPhase, NodeState, NodeView
 from policies.situation import Situation, everywhere, question
 
 

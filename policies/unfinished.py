@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from policies.facts import History, View
+    from policies.facts import View
+    from policies.history import History
     from policies.rules import Rules
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from policies import archiving
+from policies.decisions import Continue, Decision, Wait
 from policies.detect import stall_at
-from policies.facts import Continue, Decision, Wait
 from policies.reasons import Reason
 from policies.situation import Situation
 from policies.unfinished import unfinished

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import inf
 
 from policies import spares
-from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, Choice, History, Recover, Then, View
+from policies.decisions import Recover, Then
+from policies.facts import EMPTY, UNKNOWN, CheckpointPhase, View
+from policies.history import Choice, History
 from policies.reasons import Reason
 from policies.skipping import merge, spans_text
 from supervisor.journal.entries import (

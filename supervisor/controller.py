@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from policies.facts import Copied, History
+from policies.facts import Copied
+from policies.history import History
 from policies.rules import Rules
 from slurm.cluster import Cluster
 from supervisor.attempt_files import RunFiles

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 
-from policies.facts import Decision, History, View
+from policies.decisions import Decision
+from policies.facts import View
+from policies.history import History
 from supervisor.durable import show_whole
 from supervisor.gate import Held
 from supervisor.journal import requests

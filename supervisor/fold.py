@@ -7,21 +7,19 @@ from dataclasses import replace
 from typing import assert_never
 
 from policies import ledger
-from policies.facts import (
+from policies.decisions import Recover
+from policies.facts import Copied, Counters, Rejected
+from policies.history import (
     Answered,
     Attempt,
     Bar,
     Books,
     Choice,
-    Copied,
-    Counters,
     Halted,
     History,
     HoldingJob,
     Incident,
     Intent,
-    Recover,
-    Rejected,
     StopWish,
     Times,
 )

@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from policies.facts import Contain, Decision, Finish, Halt, History, PlannedStop, Recover
+from policies.decisions import Contain, Decision, Finish, Halt, PlannedStop, Recover
+from policies.history import History
 from policies.rules import Rules
 from supervisor import actions
 from supervisor.actions import Action

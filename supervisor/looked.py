@@ -15,13 +15,13 @@ from policies.facts import (
     CheckpointPhase,
     CheckpointState,
     Copied,
-    History,
     JobView,
     NodeState,
     NodeView,
     RankExit,
     View,
 )
+from policies.history import History
 
 NEWEST = 16
 """So many saves are kept beside those that may be started from; older ones decide nothing."""

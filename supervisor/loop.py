@@ -11,16 +11,9 @@ from math import inf
 
 import structlog
 
-from policies.facts import (
-    Attempt,
-    CheckpointPhase,
-    Decision,
-    Finish,
-    Halt,
-    History,
-    Unknown,
-    View,
-)
+from policies.decisions import Decision, Finish, Halt
+from policies.facts import CheckpointPhase, Unknown, View
+from policies.history import Attempt, History
 from policies.layout import Layout
 from policies.rules import Rules, as_text
 from policies.situation import LOOK_AGAIN_S

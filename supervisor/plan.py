@@ -5,25 +5,9 @@ from __future__ import annotations
 from math import inf
 
 from policies import archiving
-from policies.facts import (
-    UNKNOWN,
-    Bar,
-    CheckpointPhase,
-    CheckpointState,
-    Contain,
-    Continue,
-    Counters,
-    Decision,
-    Finish,
-    Halt,
-    History,
-    JobPhase,
-    NodeState,
-    PlannedStop,
-    Recover,
-    View,
-    Wait,
-)
+from policies.decisions import Contain, Continue, Decision, Finish, Halt, PlannedStop, Recover, Wait
+from policies.facts import UNKNOWN, CheckpointPhase, CheckpointState, Counters, JobPhase, NodeState, View
+from policies.history import Bar, History
 from policies.quarantine import for_good, may_return
 from policies.retention import by_age
 from policies.rules import QuarantineRules, Rules

@@ -8,18 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from policies.facts import (
-    AttemptView,
-    CaptureView,
-    CheckpointState,
-    Decision,
-    Expected,
-    Finding,
-    History,
-    StepRow,
-    Unknown,
-    View,
-)
+from policies.decisions import Decision
+from policies.facts import AttemptView, CaptureView, CheckpointState, Expected, Finding, StepRow, Unknown, View
+from policies.history import History
 from slurm.cluster import Unreadable
 from supervisor.errors import NotRestorable
 from supervisor.gate import Held

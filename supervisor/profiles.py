@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from policies.facts import History
+from policies.history import History
 from policies.rules import Rules
 from supervisor.errors import UserError
 from supervisor.toml_files import check, read_toml

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.facts import History, View
+from policies.facts import View
+from policies.history import History
 from policies.reading import may_read
 from supervisor.checkpoints.readers_store import StoreReading
 from supervisor.observe.reads import Reads

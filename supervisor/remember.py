@@ -7,27 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies import acceptance, probation
+from policies.decisions import Recover
 from policies.detect import detect
 from policies.diagnose import diagnose, look_again
 from policies.facts import (
     UNKNOWN,
-    Attempt,
     AttemptView,
     CheckpointPhase,
     CheckpointState,
     Counters,
     FaultClass,
-    History,
-    Incident,
-    Intent,
     JobPhase,
     JobView,
     NodeState,
-    Recover,
     SaveCost,
-    Trouble,
     View,
 )
+from policies.history import Attempt, History, Incident, Intent, Trouble
 from policies.layout import Layout
 from policies.quarantine import returning
 from policies.reasons import Reason

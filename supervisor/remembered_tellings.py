@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies.facts import History, Telling
+from policies.history import History, Telling
 from supervisor.journal.entries import Carried, Told
 
 

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from policies.decide import decide
-from policies.facts import Decision, History, Recover
+from policies.decisions import Decision, Recover
+from policies.history import History
 from policies.layout import Layout
 from policies.rules import Rules
 from supervisor.actions import Launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from policies.facts import History
+from policies.history import History
 from supervisor.rundir import RunDir
 from supervisor.step_rows import losses_of
 from supervisor.telling.answers_told import Said

@@ -11,7 +11,8 @@ from itertools import takewhile
 from math import isfinite
 from typing import BinaryIO, Protocol, TypeVar
 
-from policies.facts import Batch, FaultClass, History, Spans, StepRow
+from policies.facts import Batch, FaultClass, Spans, StepRow
+from policies.history import History
 from policies.skipping import touches
 from supervisor.rundir import RunDir
 

@@ -8,21 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.decide import decide
+from policies.decisions import Contain, Continue, Decision, Finish, Halt, PlannedStop, Recover, Wait
 from policies.detect import stall_at
-from policies.facts import (
-    UNKNOWN,
-    Contain,
-    Continue,
-    Decision,
-    Finish,
-    Halt,
-    History,
-    NodeState,
-    PlannedStop,
-    Recover,
-    View,
-    Wait,
-)
+from policies.facts import UNKNOWN, NodeState, View
+from policies.history import History
 from policies.layout import Layout
 from policies.rules import Rules
 from policies.situation import Situation, question

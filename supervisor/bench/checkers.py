@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies import ledger
-from policies.facts import INFRASTRUCTURE, FaultClass, History, Recover
+from policies.decisions import Recover
+from policies.facts import INFRASTRUCTURE, FaultClass
+from policies.history import History
 from policies.layout import prove_swap
 from policies.reasons import Reason
 from supervisor import actions
@@ -34,7 +36,7 @@ from supervisor.journal.entries import (
 )
 
 if TYPE_CHECKING:
-    from policies.facts import Diagnosis
+    from policies.history import Diagnosis
     from supervisor.bench.world.shell import Life
     from supervisor.bench.world.world import SimWorld
 

@@ -17,7 +17,8 @@ from dataclasses import replace
 
 import xxhash
 
-from policies.facts import CheckpointPhase, FaultClass, History, RankExit
+from policies.facts import CheckpointPhase, FaultClass, RankExit
+from policies.history import History
 from policies.rules import Rules
 from supervisor.bench import fake_saves
 from supervisor.bench.long_run import LAYOUT, long_run, view_of

@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from policies.facts import History
+from policies.history import History
 from slurm import localfiles
 from slurm.cluster import Cluster, LaunchSpec
 from supervisor import app, parent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from supervisor.bench.world.timeline import clock
 
 if TYPE_CHECKING:
-    from policies.facts import History
+    from policies.history import History
     from slurm.cluster import EndsBy
     from supervisor.bench.words import Do, Then
     from supervisor.bench.world.allocation import SimJob

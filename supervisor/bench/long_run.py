@@ -7,28 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policies.decisions import Contain, Recover
 from policies.facts import (
     AttemptView,
     Batch,
     CheckpointPhase,
     CheckpointState,
-    Contain,
     Counters,
-    Diagnosis,
     Expected,
     FaultClass,
     Finding,
-    History,
     Loaded,
     NodeState,
     NodeView,
     Phase,
-    Recover,
     SaveCost,
     StepRow,
-    Trouble,
     View,
 )
+from policies.history import Diagnosis, History, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 from supervisor import actions

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from policies.facts import History, Incident
+from policies.history import History, Incident
 from policies.layout import Layout
 from supervisor.errors import UserError
 from supervisor.fold import fold_all

@@ -18,7 +18,7 @@ from functools import cache
 
 import structlog
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench import scenarios
 from supervisor.bench.checkers import Broken, Checkers
 from supervisor.bench.words import Then, When

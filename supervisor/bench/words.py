@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from policies.facts import FaultClass, History, Incident
+from policies.facts import FaultClass
+from policies.history import History, Incident
 from policies.layout import prove_swap
 from policies.reasons import Reason
 from supervisor.bench.world.job import Curse

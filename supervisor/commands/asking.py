@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import click
 from pydantic import ValidationError
 
-from policies.facts import History, Spans
+from policies.facts import Spans
+from policies.history import History
 from supervisor.errors import NOT_YET_EXIT, OWN_FAULT_EXIT, UserError
 from supervisor.fold import fold_all
 from supervisor.journal import journal, requests

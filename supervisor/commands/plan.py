@@ -33,7 +33,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Show the open plan of RUN, or change it. Exit 3: no plan is open."""
-    from policies.facts import Recover  # noqa: PLC0415
+    from policies.decisions import Recover  # noqa: PLC0415
     from supervisor.commands.asking import ask, look, spans  # noqa: PLC0415
     from supervisor.telling.plan_page import plan_json, plan_text  # noqa: PLC0415
 

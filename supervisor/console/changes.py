@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.facts import Recover
+from policies.decisions import Recover
 from policies.skipping import spans_text
 from supervisor.telling.say import clean, names, plan_id
 

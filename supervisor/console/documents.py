@@ -7,7 +7,9 @@ from typing import Any
 
 from policies import ledger
 from policies.agreement import by_class
-from policies.facts import CheckpointPhase, CheckpointState, Incident, Recover
+from policies.decisions import Recover
+from policies.facts import CheckpointPhase, CheckpointState
+from policies.history import Incident
 from supervisor.console.changes import changes
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading

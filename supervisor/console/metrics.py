@@ -12,7 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from policies.facts import FaultClass, Incident
+from policies.facts import FaultClass
+from policies.history import Incident
 from supervisor.console import documents
 from supervisor.console.nodes import counts
 from supervisor.console.reading import Reading, Runs, UnreadableError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies import spares
-from policies.facts import Bar, NodeState, NodeView
+from policies.facts import NodeState, NodeView
+from policies.history import Bar
 from policies.layout import Layout
 from supervisor.console.reading import SCHEMA, Reading
 

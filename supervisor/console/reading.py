@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 
-from policies.facts import History, Recover
+from policies.decisions import Recover
+from policies.history import History
 from supervisor.errors import UserError
 from supervisor.fold import fold_all
 from supervisor.journal import journal

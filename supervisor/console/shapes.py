@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.agreement import Agreement
-from policies.facts import CheckpointState, Choice, FaultClass, Halted, Incident, Recover, SaveView, StepRow
+from policies.decisions import Recover
+from policies.facts import CheckpointState, FaultClass, SaveView, StepRow
+from policies.history import Choice, Halted, Incident
 from policies.ledger import Cost
 from supervisor.console.reading import SCHEMA
 from supervisor.telling.plan_page import PlanFacts

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
-from policies.facts import FaultClass, History, Phase
+from policies.facts import FaultClass, Phase
+from policies.history import History
 from policies.rules import Rules
 from supervisor.errors import NotRestorable
 from supervisor.fold import fold_all

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from policies.facts import History, Telling
+from policies.history import History, Telling
 from supervisor.telling.heart import STILL_S
 from supervisor.telling.notices import Notice
 from supervisor.telling.say import clean, names, sentence, span

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Lock, Thread
 
-from policies.facts import History
+from policies.history import History
 from policies.rules import Rules
 from slurm.awaited import Awaited, is_awaited
 from supervisor.fold import fold_all

@@ -7,21 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from policies.facts import (
-    Choice,
-    Contain,
-    Counters,
-    Diagnosis,
-    Finish,
-    Halt,
-    PlannedStop,
-    Recover,
-    Replay,
-    SaveCost,
-    Spans,
-    Then,
-    Trouble,
-)
+from policies.decisions import Contain, Finish, Halt, PlannedStop, Recover, Then
+from policies.facts import Counters, Replay, SaveCost, Spans
+from policies.history import Choice, Diagnosis, Trouble
 from policies.reasons import Reason
 from supervisor.actions import (
     Abandon,

@@ -12,17 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
-from policies.facts import (
-    EMPTY,
-    AttemptView,
-    Loaded,
-    Phase,
-    RankExit,
-    Replay,
-    SaveView,
-    StepRow,
-    Unknown,
-)
+from policies.facts import EMPTY, AttemptView, Loaded, Phase, RankExit, Replay, SaveView, StepRow, Unknown
 from supervisor.observe.replay import Overlay
 
 SaveState = Literal["begin", "blocked", "written", "failed"]

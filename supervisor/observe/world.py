@@ -11,13 +11,11 @@ from typing import Protocol
 from policies.facts import (
     EMPTY,
     UNKNOWN,
-    Attempt,
     AttemptView,
     CaptureView,
     CheckpointState,
     Copied,
     Expected,
-    History,
     JobPhase,
     JobView,
     NodeState,
@@ -25,6 +23,7 @@ from policies.facts import (
     Unknown,
     View,
 )
+from policies.history import Attempt, History
 from policies.layout import Layout
 from slurm.cluster import Cluster, ClusterView, Job, NodeCondition, Unreadable
 from supervisor.errors import NotRestorable

@@ -14,7 +14,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from policies.facts import CaptureView, CheckpointPhase, History, RankStack
+from policies.facts import CaptureView, CheckpointPhase, RankStack
+from policies.history import History
 from policies.layout import Layout
 from slurm.cluster import Cluster, LaunchSpec, Unreadable
 from slurm.sockets import make_socket_dir

@@ -17,7 +17,7 @@ from supervisor.telling.say import span
 from supervisor.telling.told import matter
 
 if TYPE_CHECKING:
-    from policies.facts import History
+    from policies.history import History
     from policies.rules import TellingRules
 
 DAY_S = 86_400.0

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from policies.facts import Choice, Recover
+from policies.decisions import Recover
+from policies.history import Choice
 from policies.skipping import spans_text
 from supervisor.journal.entries import (
     Approved,

@@ -10,7 +10,9 @@ from supervisor import actions
 from supervisor.telling.say import clean, clock, count, sentence, size, span
 
 if TYPE_CHECKING:
-    from policies.facts import CheckpointState, History, Intent, Restores, View
+    from policies.decisions import Restores
+    from policies.facts import CheckpointState, View
+    from policies.history import History, Intent
     from supervisor.telling.incident_facts import Known
 
 

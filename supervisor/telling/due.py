@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policies.facts import Continue, Decision, History, Recover, Wait
+from policies.decisions import Continue, Decision, Recover, Wait
+from policies.history import History
 from policies.reasons import Reason
 from supervisor.telling import notices
 from supervisor.telling.again import reminder

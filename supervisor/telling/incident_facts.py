@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies import ledger
-from policies.facts import Recover
+from policies.decisions import Recover
 from supervisor.telling.say import clean, names
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from policies.facts import Attempt, CheckpointState, History, Incident, Times
+    from policies.facts import CheckpointState
+    from policies.history import Attempt, History, Incident, Times
     from policies.layout import Layout
 
 

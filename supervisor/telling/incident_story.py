@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.facts import Recover
+from policies.decisions import Recover
 from policies.layout import prove_swap
 from policies.skipping import spans_text
 from supervisor.telling.incident_facts import (
@@ -41,7 +41,8 @@ from supervisor.telling.say import (
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from policies.facts import Finding, History, Incident, Rejected, Replay
+    from policies.facts import Finding, Rejected, Replay
+    from policies.history import History, Incident
     from policies.layout import Layout
 
 DAY_S = 86_400

@@ -8,7 +8,8 @@ from supervisor.telling.incident_facts import Known
 from supervisor.telling.say import SEEN_MAX, clean, clock, sentence, stamp
 
 if TYPE_CHECKING:
-    from policies.facts import History, View
+    from policies.facts import View
+    from policies.history import History
 
 _THEN = {
     "end": "it goes on when it is started again",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
-from policies.facts import Continue, FaultClass, Recover, Wait
+from policies.decisions import Continue, Recover, Wait
+from policies.facts import FaultClass
 from policies.reasons import Reason
 from supervisor.telling.copies import restore_text
 from supervisor.telling.incident_facts import Known, begin, redo, why_asked
@@ -29,7 +30,7 @@ from supervisor.telling.story import run_story
 from supervisor.telling.told import halt_key
 
 if TYPE_CHECKING:
-    from policies.facts import History, Incident
+    from policies.history import History, Incident
 
 What = Literal["plan", "halt", "warning", "paused", "reminder", "guard"]
 

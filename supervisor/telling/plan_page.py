@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from policies.facts import Bar, FaultClass, Finding, Recover, Rejected, Restores
+from policies.decisions import Recover, Restores
+from policies.facts import FaultClass, Finding, Rejected
+from policies.history import Bar
 from policies.layout import prove_swap
 from policies.rules import Rules
 from policies.skipping import spans_text
@@ -20,7 +22,8 @@ from supervisor.telling.say import amount, clean, clock, count, moment, names, n
 from supervisor.telling.told import told_lines
 
 if TYPE_CHECKING:
-    from policies.facts import CheckpointState, History, Incident
+    from policies.facts import CheckpointState
+    from policies.history import History, Incident
 
 SHOWN = 3
 """So many errors, rejected saves and nodes are told in full; of more, their number. The page must stay one page."""

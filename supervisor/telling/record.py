@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import replace
 
-from policies.facts import History
+from policies.history import History
 from policies.layout import Layout
 from policies.ledger import cost
 from supervisor.durable import show_whole

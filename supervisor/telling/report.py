@@ -8,7 +8,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from policies import ledger
-from policies.facts import INFRASTRUCTURE, Finding, History, Incident, Recover
+from policies.decisions import Recover
+from policies.facts import INFRASTRUCTURE, Finding
+from policies.history import History, Incident
 from supervisor.telling import charts
 from supervisor.telling.answers_told import Said
 from supervisor.telling.charts import Curve
@@ -19,7 +21,7 @@ from supervisor.telling.plan_page import past_of, past_text
 from supervisor.telling.say import clock, count, moment, names, number, plan_id, sentence, span, stamp
 
 if TYPE_CHECKING:
-    from policies.facts import Attempt
+    from policies.history import Attempt
 
 MOMENTS: Final = (
     ("last_good", "Last good update"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from policies.facts import CheckpointPhase, Recover
+from policies.decisions import Recover
+from policies.facts import CheckpointPhase
 from slurm.cluster import Unreadable
 from supervisor.checkpoints.tree import SaveId
 from supervisor.telling.say import clean, count, names, number, sentence, size, span, stamp
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import tzinfo
 
-    from policies.facts import CheckpointState, History
+    from policies.facts import CheckpointState
+    from policies.history import History
     from supervisor.checkpoints.account import Account, Accounts, Deleted
     from supervisor.checkpoints.manifest import Manifest
     from supervisor.checkpoints.pins import Pin

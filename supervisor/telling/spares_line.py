@@ -10,7 +10,8 @@ from policies.quarantine import may_return
 from supervisor.telling.say import clean, count, names, span
 
 if TYPE_CHECKING:
-    from policies.facts import History, NodeView, View
+    from policies.facts import NodeView, View
+    from policies.history import History
 
 SHOWN = 6
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from policies.facts import Continue, Decision, View, Wait
+from policies.decisions import Continue, Decision, Wait
+from policies.facts import View
 from supervisor.gate import Held
 from supervisor.rundir import RunDir
 

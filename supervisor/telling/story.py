@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from policies import agreement, ledger
-from policies.facts import INFRASTRUCTURE, CheckpointPhase, Halt, NodeState, PlannedStop, Recover, Unknown, Wait
+from policies.decisions import Halt, PlannedStop, Recover, Wait
+from policies.facts import INFRASTRUCTURE, CheckpointPhase, NodeState, Unknown
 from supervisor.telling.copies import copies_lines
 from supervisor.telling.incident_facts import Known, find_incident, lost_s, plan_of, redo, split, waits
 from supervisor.telling.incident_story import checkpoint_text, incident_story, state_of
@@ -17,7 +18,8 @@ from supervisor.telling.told import told_lines
 
 if TYPE_CHECKING:
     from policies.agreement import Agreement
-    from policies.facts import AttemptView, Books, History, Incident, View
+    from policies.facts import AttemptView, View
+    from policies.history import Books, History, Incident
 
 __all__ = ["Known", "incident_story", "run_story", "status_text", "to_json"]
 

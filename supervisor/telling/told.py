@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.facts import Recover
+from policies.decisions import Recover
 from supervisor.telling.say import clean, count, names, sentence, stamp
 
 if TYPE_CHECKING:
-    from policies.facts import Halted, History
+    from policies.history import Halted, History
     from supervisor.telling.incident_facts import Known
 
 SHOWN = 4

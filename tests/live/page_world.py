@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from policies.facts import Decision, History, StepRow, View
+from policies.decisions import Decision
+from policies.facts import StepRow, View
+from policies.history import History
 from policies.layout import Layout
 from supervisor.attempt_files import RunFiles
 from supervisor.bench.simulate import quiet

@@ -17,7 +17,7 @@ from console_run import HOSTILE, journaled, waiting
 from page_stage import ConsoleProcess, chromium, faults
 from page_world import LARGE, LiveRun, Told
 
-from policies.facts import History
+from policies.history import History
 from supervisor import drill_files as drills
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")

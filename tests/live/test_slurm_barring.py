@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("torch")
-from policies.facts import History
+from policies.history import History
 from supervisor.bench.slurmbed import cases, install, strikes
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape

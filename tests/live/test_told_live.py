@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from sinks import Sink, http_sink
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench import plain_script
 from supervisor.errors import HALTED_EXIT
 from supervisor.fold import fold_all

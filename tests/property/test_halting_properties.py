@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.facts import INFRASTRUCTURE, Attempt, FaultClass, History, Incident, Times, Trouble
+from policies.facts import INFRASTRUCTURE, FaultClass
 from policies.halting import judge
+from policies.history import Attempt, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import BudgetRules, Rules
 

@@ -8,7 +8,8 @@ from math import isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.facts import Books, Counters, FaultClass, Incident, Times, Trouble
+from policies.facts import Counters, FaultClass
+from policies.history import Books, Incident, Times, Trouble
 from policies.ledger import close_attempt, effective_share, lineage, roll_back, split
 from policies.reasons import Reason
 

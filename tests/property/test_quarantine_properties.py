@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.facts import Attempt, Bar, Diagnosis, FaultClass, History, Incident, Times, Trouble
+from policies.facts import FaultClass
+from policies.history import Attempt, Bar, Diagnosis, History, Incident, Times, Trouble
 from policies.quarantine import BREAKER_FLOOR, ToBar, to_bar
 from policies.reasons import Reason
 from policies.rules import Rules

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import ledger
+from policies.decisions import Recover
 from policies.facts import (
     AttemptView,
     Batch,
@@ -22,16 +23,15 @@ from policies.facts import (
     Counters,
     Expected,
     FaultClass,
-    History,
     Loaded,
     NodeState,
     NodeView,
     Phase,
     RankExit,
-    Recover,
     StepRow,
     View,
 )
+from policies.history import History
 from policies.layout import Layout
 from policies.reasons import Reason
 from policies.rules import BudgetRules, QuarantineRules, Rules

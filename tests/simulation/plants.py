@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from policies.facts import CheckpointPhase, Diagnosis, History
+from policies.facts import CheckpointPhase
+from policies.history import Diagnosis, History
 from slurm.cluster import ClusterView, NodeCondition, NodeRow
 from supervisor import actions
 from supervisor.actions import Action

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench.simulate import Scenario, crash_points, every, killed_at_each, tell
 from supervisor.bench.world.points import Branching, in_copies
 from supervisor.bench.world.world import Plant

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench import simulate
 from supervisor.bench.words import at, kill_controller, person
 from supervisor.bench.world.desk import SimDesk

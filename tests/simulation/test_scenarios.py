@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench.simulate import Scenario, every, tell
 from supervisor.bench.swarm import swarm_one
 from supervisor.fold import fold_all

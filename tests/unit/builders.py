@@ -20,7 +20,6 @@ from policies.facts import (
     Expected,
     FaultClass,
     Finding,
-    History,
     Loaded,
     NodeState,
     NodeView,
@@ -29,6 +28,7 @@ from policies.facts import (
     StepRow,
     View,
 )
+from policies.history import History
 from policies.layout import Layout
 from policies.rules import BudgetRules, QuarantineRules, Rules
 from supervisor import actions

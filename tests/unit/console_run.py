@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from builders import APPROVE, Scene, finding, row, training
 
-from policies.facts import Continue
+from policies.decisions import Continue
 from policies.reasons import Reason
 from supervisor.answers import judge
 from supervisor.console import tokens

@@ -6,7 +6,7 @@ import pytest
 from test_notices import halted, waiting
 from test_story_example import DIGEST
 
-from policies.facts import History, Telling
+from policies.history import History, Telling
 from policies.reasons import Reason
 from policies.rules import TellingRules
 from supervisor.fold import fold_all

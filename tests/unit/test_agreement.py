@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from policies.agreement import Agreement, by_class
-from policies.facts import FaultClass, History, Incident, Times, Trouble
+from policies.facts import FaultClass
+from policies.history import History, Incident, Times, Trouble
 from policies.reasons import Reason
 from supervisor.telling.story import run_story, to_json
 

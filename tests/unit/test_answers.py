@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, Scene, save, save_id, training
 
-from policies.facts import UNKNOWN, CheckpointPhase, Choice, Halted, History, View
+from policies.facts import UNKNOWN, CheckpointPhase, View
+from policies.history import Choice, Halted, History
 from policies.reasons import Reason
 from supervisor.answers import Reply, judge, not_before
 from supervisor.journal.entries import (

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from builders import save, save_id
 
-from policies.facts import UNKNOWN, CheckpointState, Copied, History
+from policies.facts import UNKNOWN, CheckpointState, Copied
+from policies.history import History
 from policies.layout import Layout
 from slurm.cluster import Unreadable
 from supervisor import actions

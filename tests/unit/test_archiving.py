@@ -9,22 +9,9 @@ from builders import APPROVE, AUTO, OBSERVE, Scene, back, save, save_id, trainin
 
 from policies import archiving
 from policies.archiving import Due
-from policies.facts import (
-    UNKNOWN,
-    CheckpointPhase,
-    CheckpointState,
-    Choice,
-    Continue,
-    Copied,
-    Halt,
-    History,
-    Intent,
-    Recover,
-    Rejected,
-    Restores,
-    View,
-    Wait,
-)
+from policies.decisions import Continue, Halt, Recover, Restores, Wait
+from policies.facts import UNKNOWN, CheckpointPhase, CheckpointState, Copied, Rejected, View
+from policies.history import Choice, History, Intent
 from policies.reasons import Reason
 from policies.rules import Rules
 from supervisor import actions

@@ -9,7 +9,7 @@ import pytest
 from storeruns import a_run, relight, sealed
 from test_store_good import finish, new_store, write_save
 
-from policies.facts import Choice, History, Intent
+from policies.history import Choice, History, Intent
 from supervisor.actions import Archive, Restore
 from supervisor.commands.checkpoints.prune import needs
 from supervisor.journal.lease import Lease

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import APPROVE, Scene, training
 
-from policies.facts import Continue, Wait
+from policies.decisions import Continue, Wait
 from policies.reasons import Reason
 from supervisor.cli import COMMANDS, main
 from supervisor.journal import requests

@@ -11,7 +11,8 @@ import pytest
 from builders import AUTO, back, row, training
 from console_run import HOSTILE, journaled, shown, waiting
 
-from policies.facts import UNKNOWN, Bar, NodeState, NodeView, Telling
+from policies.facts import UNKNOWN, NodeState, NodeView
+from policies.history import Bar, Telling
 from policies.reasons import Reason
 from supervisor.console import documents, losses
 from supervisor.console.answering import encoded

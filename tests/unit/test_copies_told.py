@@ -8,7 +8,9 @@ from datetime import UTC
 from builders import AUTO, Scene, back, save, save_id, show, training
 from test_archiving import with_archive
 
-from policies.facts import UNKNOWN, CheckpointPhase, Copied, History, Intent, Recover, Restores, View
+from policies.decisions import Recover, Restores
+from policies.facts import UNKNOWN, CheckpointPhase, Copied, View
+from policies.history import History, Intent
 from supervisor import actions
 from supervisor.telling.copies import copies_lines, known_saves, restore_text
 from supervisor.telling.incident_facts import Known

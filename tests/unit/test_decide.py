@@ -8,26 +8,9 @@ import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, back, node, nodes, save, save_id, training
 
 from policies.decide import decide, stop_restarting
-from policies.facts import (
-    UNKNOWN,
-    Attempt,
-    CheckpointPhase,
-    Choice,
-    Continue,
-    Decision,
-    FaultClass,
-    Finish,
-    Halt,
-    History,
-    Incident,
-    NodeState,
-    Recover,
-    Rejected,
-    Times,
-    Trouble,
-    View,
-    Wait,
-)
+from policies.decisions import Continue, Decision, Finish, Halt, Recover, Wait
+from policies.facts import UNKNOWN, CheckpointPhase, FaultClass, NodeState, Rejected, View
+from policies.history import Attempt, Choice, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.recovering import recover
 from policies.rollback import await_seals

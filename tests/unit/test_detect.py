@@ -8,7 +8,8 @@ import pytest
 from builders import AUTO, LAYOUT, T0, Scene, end, node, nodes, row, training
 
 from policies.detect import LISTEN_S, detect, how, stall_at, stall_limit
-from policies.facts import AttemptView, FaultClass, NodeState, Phase, RankExit, SaveView, Trouble
+from policies.facts import AttemptView, FaultClass, NodeState, Phase, RankExit, SaveView
+from policies.history import Trouble
 
 
 def seen(scene: Scene, after: float = 0.0) -> Trouble | None:

@@ -9,7 +9,8 @@ from builders import LAYOUT, Scene, end, finding, row
 from builders import training as trains
 
 from policies.diagnose import diagnose, earliest, keep_earliest
-from policies.facts import UNKNOWN, Batch, Diagnosis, FaultClass, Finding, NodeState, Phase, Trouble
+from policies.facts import UNKNOWN, Batch, FaultClass, Finding, NodeState, Phase
+from policies.history import Diagnosis, Trouble
 from policies.reasons import Reason
 from supervisor.journal.entries import IncidentOpened
 

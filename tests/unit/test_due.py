@@ -6,7 +6,8 @@ import pytest
 from test_notices import halted, waiting
 from test_story_example import DIGEST, ten_forty
 
-from policies.facts import Contain, Continue, History, Incident, Recover, Times, Trouble, Wait
+from policies.decisions import Contain, Continue, Recover, Wait
+from policies.history import History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import Rules
 from supervisor.gate import Held

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench import costs, figures, slurm_launch
 from supervisor.bench.long_run import LAYOUT, long_run
 from supervisor.bench.rivals.contest import Mark, Sample, measure, read_marks

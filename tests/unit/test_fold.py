@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from builders import counters, save_id, training
 
-from policies.facts import Answered, Choice, Counters, FaultClass, History, StopWish, Trouble
+from policies.facts import Counters, FaultClass
+from policies.history import Answered, Choice, History, StopWish, Trouble
 from policies.reasons import Reason
 from supervisor import actions
 from supervisor.fold import fold, fold_all

@@ -7,24 +7,9 @@ from dataclasses import fields, replace
 import pytest
 from builders import APPROVE, AUTO, save_id
 
-from policies.facts import (
-    Attempt,
-    Contain,
-    Continue,
-    Counters,
-    Decision,
-    FaultClass,
-    Finish,
-    Halt,
-    History,
-    Incident,
-    PlannedStop,
-    Recover,
-    Rejected,
-    Restores,
-    Times,
-    Trouble,
-)
+from policies.decisions import Contain, Continue, Decision, Finish, Halt, PlannedStop, Recover, Restores
+from policies.facts import Counters, FaultClass, Rejected
+from policies.history import Attempt, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import Rules
 from supervisor import actions
@@ -107,7 +92,7 @@ def test_nothing_happens_that_was_not_decided() -> None:
 
 
 def test_a_launch_that_was_intended_may_be_asked_for_again_unless_paused() -> None:
-    from policies.facts import Intent
+    from policies.history import Intent
 
     known = {"launch:2": Intent("launch:2", 0.0, 1, 1, LAUNCH)}
     for mode in ("observe", "approve", "auto"):

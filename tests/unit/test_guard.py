@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from console_run import HOSTILE, journaled, shown, waiting
 from sinks import http_sink
 
-from policies.facts import Halted, Telling
+from policies.history import Halted, Telling
 from policies.reasons import Reason
 from supervisor.commands.guard import command
 from supervisor.guard.judge import GRACE_S, LEASE_S, NO_LEASE_S, STILL_S, TITLES, Look, Memory, judge

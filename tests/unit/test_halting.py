@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import INFRASTRUCTURE, Attempt, Diagnosis, FaultClass, History, Incident, Times, Trouble
+from policies.facts import INFRASTRUCTURE, FaultClass
 from policies.halting import judge
+from policies.history import Attempt, Diagnosis, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import BudgetRules, Rules
 

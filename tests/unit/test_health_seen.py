@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from policies.facts import History
+from policies.history import History
 from policies.layout import Layout
 from slurm.cluster import ClusterView, NodeCondition, NodeRow
 from supervisor.observe.health import MOST, SHOWN, Nodes, finding, read_results

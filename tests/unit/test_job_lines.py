@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from policies.facts import History, JobPhase, JobView, StopWish, View
+from policies.facts import JobPhase, JobView, View
+from policies.history import History, StopWish
 from supervisor.telling.story import Known, status_text
 
 JOB = JobView("4711", "s", JobPhase.RUNNING, "RUNNING", ends_at=3600.0, ends_by="time limit")

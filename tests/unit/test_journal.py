@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from builders import training
 
-from policies.facts import History
+from policies.history import History
 from supervisor.fold import fold_all
 from supervisor.journal.entries import Entry, EpochBegan, Paused, Resumed, RunStarted
 from supervisor.journal.journal import FencedError, Journal, JournalDamagedError, read, segments

@@ -7,21 +7,9 @@ from dataclasses import replace
 import pytest
 from builders import APPROVE, AUTO, LAYOUT, T0, Scene, finding, nodes, save, training
 
-from policies.facts import (
-    Bar,
-    Continue,
-    FaultClass,
-    Halt,
-    HoldingJob,
-    JobPhase,
-    JobView,
-    NodeState,
-    PlannedStop,
-    RankExit,
-    Recover,
-    View,
-    Wait,
-)
+from policies.decisions import Continue, Halt, PlannedStop, Recover, Wait
+from policies.facts import FaultClass, JobPhase, JobView, NodeState, RankExit, View
+from policies.history import Bar, HoldingJob
 from policies.reasons import Reason
 from policies.recovering import START_GRACE_S
 from policies.rules import JobRules, Rules, SpareRules

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Attempt, AttemptView, Books, Counters, FaultClass, History, Incident, StepRow, Times, Trouble
+from policies.facts import AttemptView, Counters, FaultClass, StepRow
+from policies.history import Attempt, Books, History, Incident, Times, Trouble
 from policies.ledger import (
     Cost,
     SampleRange,

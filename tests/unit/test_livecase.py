@@ -9,21 +9,8 @@ from builders import end, finding, row
 
 from policies import livecase
 from policies.diagnose import diagnose, look_again
-from policies.facts import (
-    Attempt,
-    AttemptView,
-    CaptureView,
-    Diagnosis,
-    FaultClass,
-    Finding,
-    History,
-    Incident,
-    RankExit,
-    RankStack,
-    Times,
-    Trouble,
-    View,
-)
+from policies.facts import AttemptView, CaptureView, FaultClass, Finding, RankExit, RankStack, View
+from policies.history import Attempt, Diagnosis, History, Incident, Times, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 

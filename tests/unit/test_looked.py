@@ -8,7 +8,8 @@ from builders import save
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.facts import UNKNOWN, Attempt, AttemptView, CheckpointPhase, History, NodeState, NodeView, RankExit, View
+from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, NodeState, NodeView, RankExit, View
+from policies.history import Attempt, History
 from supervisor.journal.entries import ENTRY, Looked
 from supervisor.looked import NEWEST, Look, look_of, names, rows, view_of
 

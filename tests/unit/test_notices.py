@@ -6,7 +6,9 @@ import pytest
 from test_story import open_plan
 from test_story_example import DIGEST, at, ten_forty
 
-from policies.facts import Continue, FaultClass, Halted
+from policies.decisions import Continue
+from policies.facts import FaultClass
+from policies.history import Halted
 from policies.reasons import Reason
 from supervisor.telling.incident_story import incident_story
 from supervisor.telling.notices import not_drained, notice, page, warning

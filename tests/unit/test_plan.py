@@ -7,27 +7,9 @@ from dataclasses import replace
 import pytest
 from builders import AUTO, BARS_FOR_AN_HOUR, Scene, counters, node, nodes, save, save_id, training
 
-from policies.facts import (
-    UNKNOWN,
-    AttemptView,
-    CheckpointPhase,
-    Choice,
-    Contain,
-    Continue,
-    FaultClass,
-    Finish,
-    Halt,
-    History,
-    Incident,
-    NodeState,
-    PlannedStop,
-    Recover,
-    Restores,
-    Times,
-    Trouble,
-    View,
-    Wait,
-)
+from policies.decisions import Contain, Continue, Finish, Halt, PlannedStop, Recover, Restores, Wait
+from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, FaultClass, NodeState, View
+from policies.history import Choice, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from supervisor import actions
 from supervisor.plan import NOTHING_DONE, plan, upkeep

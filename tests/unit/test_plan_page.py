@@ -8,19 +8,9 @@ from click.testing import CliRunner
 from test_story import open_plan
 from test_story_example import CST, DIGEST, LOADED, at, nodes, ten_forty
 
-from policies.facts import (
-    Bar,
-    Counters,
-    Diagnosis,
-    FaultClass,
-    Halt,
-    History,
-    Incident,
-    Recover,
-    Rejected,
-    Times,
-    Trouble,
-)
+from policies.decisions import Halt, Recover
+from policies.facts import Counters, FaultClass, Rejected
+from policies.history import Bar, Diagnosis, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import Rules, as_text
 from supervisor.actions import Launch, Stop

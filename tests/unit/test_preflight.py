@@ -8,7 +8,8 @@ import pytest
 from builders import APPROVE, AUTO, LAYOUT, Scene, nodes, training
 
 from policies import readiness
-from policies.facts import Halt, NodeState, Recover, View, Wait
+from policies.decisions import Halt, Recover, Wait
+from policies.facts import NodeState, View
 from policies.reasons import Reason
 from policies.spares import NOT_CHECKED, NOT_CHECKED_AGAIN, Asked, why_not
 from supervisor import actions

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from builders import training
 
-from policies.facts import AttemptView, History, NodeState, RankExit
+from policies.facts import AttemptView, NodeState, RankExit
+from policies.history import History
 from policies.layout import Layout
 from slurm.cluster import ClusterView, NodeCondition, NodeRow, StepRow
 from supervisor.observe.world import PROBES_MAX, World

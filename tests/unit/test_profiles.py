@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.facts import FaultClass, History
+from policies.facts import FaultClass
+from policies.history import History
 from policies.rules import Rules
 from supervisor.errors import UserError
 from supervisor.profiles import in_force, load_profile, shipped

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.facts import Attempt, Books, History
+from policies.history import Attempt, Books, History
 from supervisor.bench import plain_script, prove
 from supervisor.bench.proofs import layout
 from supervisor.bench.proofs.randomly import KINDS, LAST, PLANNED, draw

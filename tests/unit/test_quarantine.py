@@ -6,19 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import (
-    Attempt,
-    Bar,
-    Diagnosis,
-    FaultClass,
-    Finding,
-    History,
-    Incident,
-    NodeState,
-    NodeView,
-    Times,
-    Trouble,
-)
+from policies.facts import FaultClass, Finding, NodeState, NodeView
+from policies.history import Attempt, Bar, Diagnosis, History, Incident, Times, Trouble
 from policies.quarantine import Breaker, ToBar, for_good, no_suspect, on_probation, returning, to_bar
 from policies.reasons import Reason
 from policies.rules import Rules

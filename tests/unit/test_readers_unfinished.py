@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from builders import training
 
-from policies.facts import Continue, SaveCost, SaveView
+from policies.decisions import Continue
+from policies.facts import SaveCost, SaveView
 from policies.reasons import Reason
 from policies.unfinished import bound_s, unfinished
 from supervisor.journal.entries import CheckpointCompleted

@@ -11,7 +11,7 @@ import pytest
 from builders import APPROVE, AUTO, OBSERVE, Scene, back, training
 from click.testing import CliRunner
 
-from policies.facts import Contain, Recover
+from policies.decisions import Contain, Recover
 from policies.rules import Rules, as_text
 from supervisor.commands.replay import command
 from supervisor.journal.entries import Approved, Decided, Looked, RulesSet, RunStarted, Stamped

@@ -15,7 +15,8 @@ from console_run import HOSTILE, Console, journaled, waiting
 from test_story import open_plan
 from test_story_example import DIGEST, at, ten_forty
 
-from policies.facts import Choice, Rejected, Replay
+from policies.facts import Rejected, Replay
+from policies.history import Choice
 from policies.reasons import Reason
 from supervisor.commands.report import command
 from supervisor.errors import UserError

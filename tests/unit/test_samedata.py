@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Diagnosis, FaultClass, Finding, Incident, Times, Trouble
+from policies.facts import FaultClass, Finding
+from policies.history import Diagnosis, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import DataRules
 from policies.samedata import judge

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.facts import Attempt, FaultClass, History, Incident, Times, Trouble
+from policies.facts import FaultClass
+from policies.history import Attempt, History, Incident, Times, Trouble
 from policies.reasons import Reason
 from policies.rules import QuarantineRules
 from policies.sameslot import judge, staying

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from builders import back, row, training
 
-from policies.facts import FaultClass, History, StepRow
+from policies.facts import FaultClass, StepRow
+from policies.history import History
 from supervisor.attempt_files import RunFiles
 from supervisor.rundir import RunDir
 from supervisor.step_rows import StepFile, read_rows, reference

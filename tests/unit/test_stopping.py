@@ -8,7 +8,8 @@ import pytest
 from builders import AUTO, Scene, back, row, save, training
 from pydantic import ValidationError
 
-from policies.facts import Continue, FaultClass, Halt, NodeState, Recover, Replay, SaveCost
+from policies.decisions import Continue, Halt, Recover
+from policies.facts import FaultClass, NodeState, Replay, SaveCost
 from policies.reasons import Reason
 from policies.rules import BudgetRules, QuarantineRules
 from supervisor.answers import judge

@@ -8,35 +8,22 @@ from zoneinfo import ZoneInfo
 import pytest
 from test_story_example import CST, DIGEST, at, nodes, ten_forty
 
+from policies.decisions import Contain, Finish, Halt, PlannedStop, Recover, Wait
 from policies.facts import (
     UNKNOWN,
-    Attempt,
     AttemptView,
-    Books,
     CheckpointPhase,
     CheckpointState,
-    Choice,
-    Contain,
     Counters,
-    Diagnosis,
     FaultClass,
-    Finish,
-    Halt,
-    Halted,
-    History,
-    Incident,
     NodeState,
     NodeView,
     Phase,
-    PlannedStop,
-    Recover,
     Replay,
     StepRow,
-    Times,
-    Trouble,
     View,
-    Wait,
 )
+from policies.history import Attempt, Books, Choice, Diagnosis, Halted, History, Incident, Times, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 from supervisor.telling.incident_facts import split

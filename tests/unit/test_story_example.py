@@ -4,23 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-from policies.facts import (
-    Attempt,
-    Bar,
-    Books,
-    CheckpointPhase,
-    CheckpointState,
-    Counters,
-    Diagnosis,
-    FaultClass,
-    Finding,
-    History,
-    Incident,
-    Rejected,
-    Replay,
-    Times,
-    Trouble,
-)
+from policies.facts import CheckpointPhase, CheckpointState, Counters, FaultClass, Finding, Rejected, Replay
+from policies.history import Attempt, Bar, Books, Diagnosis, History, Incident, Times, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 from supervisor.telling.story import Known, incident_story

@@ -22,24 +22,9 @@ from builders import (
 )
 
 from policies import ledger
-from policies.facts import (
-    UNKNOWN,
-    AttemptView,
-    CheckpointPhase,
-    Choice,
-    Contain,
-    Continue,
-    FaultClass,
-    Finish,
-    Halt,
-    NodeState,
-    Phase,
-    PlannedStop,
-    Recover,
-    Replay,
-    SaveView,
-    Wait,
-)
+from policies.decisions import Contain, Continue, Finish, Halt, PlannedStop, Recover, Wait
+from policies.facts import UNKNOWN, AttemptView, CheckpointPhase, FaultClass, NodeState, Phase, Replay, SaveView
+from policies.history import Choice
 from policies.reasons import Reason
 from policies.rules import NodeRules
 from supervisor import actions

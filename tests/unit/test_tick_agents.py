@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import APPROVE, AUTO, Scene, training
 
-from policies.facts import Halt, Recover
+from policies.decisions import Halt, Recover
 from policies.rules import Rules
 from supervisor.journal.entries import Approved, Refused, Resumed, StopAsked
 from supervisor.plan import AGENTS_WAIT_S

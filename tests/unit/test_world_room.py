@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from policies.facts import UNKNOWN, History
+from policies.facts import UNKNOWN
+from policies.history import History
 from policies.layout import Layout
 from slurm.cluster import Unreadable
 from supervisor.observe.world import World

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import IO, Any, Final
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench.figure import Figure
 from supervisor.console import tokens
 from supervisor.fold import fold_all

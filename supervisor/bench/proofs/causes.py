@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
-from policies.facts import Incident
+from policies.history import Incident
 from supervisor.bench import nodes
 from supervisor.bench.proofs.runs import running, with_extra
 from supervisor.bench.proofs.work import Work

@@ -7,7 +7,7 @@ import signal
 import sys
 from dataclasses import replace
 
-from policies.facts import Incident
+from policies.history import Incident
 from supervisor.bench import nodes, plain_script
 from supervisor.bench.proofs.runs import SMALL, relight, running, wait_asking, watch
 from supervisor.bench.proofs.work import Work

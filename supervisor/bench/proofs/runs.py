@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from policies.facts import History
+from policies.history import History
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun, Shape
 from supervisor.errors import UserError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.facts import Recover
+from policies.decisions import Recover
 from supervisor.bench.slurmbed import strikes
 from supervisor.bench.slurmbed.supervised import SlurmRun
 

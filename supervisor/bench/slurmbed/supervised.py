@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from policies.facts import History, Incident
+from policies.history import History, Incident
 from supervisor.bench.real_run import Shape, trainer_options, trainer_script, weights_of
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.errors import UserError

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from policies.facts import Decision, History, View
+from policies.decisions import Decision
+from policies.facts import View
+from policies.history import History
 from supervisor.bench.world.timeline import Timeline
 from supervisor.gate import Held
 from supervisor.journal.entries import Carried

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies.facts import History
+from policies.history import History
 from supervisor.actions import Action
 from supervisor.bench.world.points import KilledError
 from supervisor.bench.world.workers import Workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from random import Random
 
-from policies.facts import History
+from policies.history import History
 from slurm.cluster import Cluster, LaunchSpec, NodeCondition
 from supervisor.bench.world.agents import Agent
 from supervisor.bench.world.allocation import SimJob

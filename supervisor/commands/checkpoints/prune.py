@@ -10,7 +10,7 @@ import click
 from supervisor.errors import NOT_YET_EXIT, UserError
 
 if TYPE_CHECKING:
-    from policies.facts import History
+    from policies.history import History
 
 
 @click.command(
@@ -60,7 +60,7 @@ def command(run: str, keep: int | None, dry_run: bool) -> int:
 
 def needs(history: History) -> Mapping[str, str]:
     """Save -> why nothing may take it away: what the newest attempt was, the plan is, or a person wants it to be started from."""
-    from policies.facts import Recover  # noqa: PLC0415
+    from policies.decisions import Recover  # noqa: PLC0415
     from supervisor.plan import needed_saves  # noqa: PLC0415
 
     found = dict.fromkeys(needed_saves(history), "it is being copied, or brought back from the archive")
