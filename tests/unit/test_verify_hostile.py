@@ -46,12 +46,43 @@ def older(path):
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("posix", "system"), ("os", "system"), ("subprocess", "Popen"), ("builtins", "eval"), ("builtins", "getattr"), ("torch", "load"),
+    [("posix", "system"), ("os", "system"), ("subprocess", "Popen"), ("builtins", "eval"), ("torch", "load"),
      ("supervisor.checkpoints.reading.standins", "load"), ("torch.distributed.checkpoint.metadata", "os.system"), ("nt", "system")],
 )  # fmt: skip
 def test_a_call_in_the_metadata_is_refused(save, module, name):
     (save / ".metadata").write_bytes(whole(planted(save, module, name)))
     assert module in judged(save, "BAD_METADATA")
+
+
+def test_enumerations_as_python_3_11_2_pickles_them_are_no_call(save):
+    """Debian 12's Python: getattr(class, name), where others call the class with its value."""
+    layout = named(META, "_MEM_FORMAT_ENCODING")
+    usual = called(META, "_MEM_FORMAT_ENCODING", 0)
+    body = (save / ".metadata").read_bytes()
+    assert usual in body
+    (save / ".metadata").write_bytes(
+        body.replace(usual, called("builtins", "getattr", layout, "TORCH_CONTIGUOUS_FORMAT"))
+    )
+    assert verify(str(save), Options(lag_s=0.0)).verdict is Verdict.COMPLETE
+    for owner, name in ((named(META, "Metadata"), "__init__"), (layout, 3), (layout, named(META, "Metadata"))):
+        (save / ".metadata").write_bytes(body.replace(usual, called("builtins", "getattr", owner, name)))
+        assert "builtins.getattr" in judged(save, "BAD_METADATA")
+
+
+@pytest.mark.parametrize(
+    ("owner", "verdict"), [(named("megatron.core.enums", "Backend"), Verdict.COMPLETE), ("os", Verdict.BROKEN)]
+)
+def test_the_same_in_the_common_state(save, owner, verdict):
+    state = value(
+        {"args": instance("argparse", "Namespace", {"backend": called("builtins", "getattr", owner, "auto")})}
+    )
+    fake_saves.write(
+        str(save),
+        [ITEM, fake_saves.Object("common_state/shard_0_1", "__0_0.distcp", whole(state))],
+        iteration=40,
+        megatron=True,
+    )
+    assert verify(str(save), Options(lag_s=0.0)).verdict is verdict
 
 
 def test_a_call_deep_inside_of_it_is_refused(save):

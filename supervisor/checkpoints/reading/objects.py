@@ -58,6 +58,13 @@ def _encode(text: Any, coding: Any = "latin1") -> bytes:
     return text.encode(coding)
 
 
+def _member(owner: Any, name: Any) -> Inert:
+    """A member of an enumeration, as `standins.member`."""
+    if owner is not Inert or not isinstance(name, str):
+        raise RefusedError("it names builtins.getattr, and not for an enumeration")
+    return Inert()
+
+
 _PLAIN: Final[Mapping[tuple[str, str], Any]] = {
     ("argparse", "Namespace"): Namespace,
     ("collections", "OrderedDict"): dict,
@@ -66,6 +73,7 @@ _PLAIN: Final[Mapping[tuple[str, str], Any]] = {
     ("collections", "deque"): Inert,
     ("_codecs", "encode"): _encode,
     ("copyreg", "_reconstructor"): Inert,
+    ("builtins", "getattr"): _member,
     ("builtins", "set"): set,
     ("builtins", "frozenset"): frozenset,
     ("builtins", "complex"): complex,

@@ -95,6 +95,15 @@ def path_of(*parts: object) -> str:
     return "/".join(str(part) for part in parts)
 
 
+def member(owner: object, name: object) -> None:
+    """A member of an enumeration as Python 3.11.0 to 3.11.3 (Debian 12 has 3.11.2) pickle it: `getattr(class, name)`.
+
+    Nothing is looked up. Raises RefusedError where it is not asked of the stand-in of an enumeration.
+    """
+    if owner is not callable or type(name) is not str:
+        raise RefusedError("it names builtins.getattr, and not for an enumeration")
+
+
 _DCP: Final = "torch.distributed.checkpoint."
 _MCORE: Final = "megatron.core.dist_checkpointing.strategies.torch"
 DTYPES: Final[Mapping[str, int]] = {
@@ -128,6 +137,7 @@ _ALLOWED: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     (_MCORE, "MCoreSavePlan"): Dropped,
     ("torch", "Size"): tuple,
     ("torch.serialization", "_get_layout"): callable,
+    ("builtins", "getattr"): member,
     ("pathlib", "PosixPath"): path_of,
     ("pathlib", "PurePosixPath"): path_of,
     ("pathlib._local", "PosixPath"): path_of,  # Python 3.13
