@@ -11,6 +11,7 @@ from math import inf
 
 import structlog
 
+from policies.brokensave import newest_broken
 from policies.decisions import Decision, Finish, Halt
 from policies.facts import CheckpointPhase, Unknown, View
 from policies.history import Attempt, History
@@ -199,9 +200,9 @@ class Loop:
         """Tell a person when a decision waits, when something halts, or will go wrong if nobody looks: once, and reminders."""
         held = ticked.held
         about = what(self.history, ticked.decision, held)
-        if self.history.drain_refused:
-            aside = Known(layout=self.scene.layout, now=now)
-            self._send(notices.not_drained(self.history, aside), "warning", aside, now)
+        aside = Known(layout=self.scene.layout, now=now)
+        self._send(notices.not_drained(self.history, aside), "warning", aside, now)
+        self._send(notices.save_broken(self.history, newest_broken(view, self.history), aside), "warning", aside, now)
         if about is None:
             return
         why = held.why if held and held.asks else ""

@@ -30,6 +30,7 @@ from supervisor.telling.story import run_story
 from supervisor.telling.told import halt_key
 
 if TYPE_CHECKING:
+    from policies.brokensave import BrokenSave
     from policies.history import History, Incident
 
 What = Literal["plan", "halt", "warning", "paused", "reminder", "guard"]
@@ -100,6 +101,21 @@ def not_drained(history: History, known: Known | None = None) -> Notice | None:
     so = "This run does not use it again; other jobs may get it. Ask the administrators to drain it, or for operator rights."
     body = f"{sentence(history.drain_refused, SEEN_MAX)}\n{so}\nRead: relight runbook drain-refused"
     return Notice(NOT_DRAINED, "warning", run, title, body)
+
+
+def save_broken(history: History, found: BrokenSave | None, known: Known | None = None) -> Notice | None:
+    """The notice that the newest save is broken, once an attempt: a fault would find that out when it is too late."""
+    known, run = known or Known(), clean(history.run, 64)
+    if found is None:
+        return None
+    key = f"warning:save-broken:{found.save.attempt}"
+    at = f" at {_when(known.now, known)}" if known.now is not None else ""
+    title = f"relight {run}: the newest save is broken, look at it soon (save-broken){at}"
+    why = clean("; ".join(found.save.reasons[:2]), SEEN_MAX) or "no reason was left"
+    seen = sentence(f"{clean(found.save.id, 64)}: {why}")
+    to = f"to {clean(found.before, 64)}" if found.before else "to the begin: no completed save is left"
+    body = f"{seen}\nA fault now goes back {to}. Nothing is stopped for it.\nRead: relight runbook save-broken"
+    return None if key in history.told else Notice(key, "warning", run, title, body)
 
 
 def paused(history: History, known: Known | None = None) -> Notice | None:

@@ -23,6 +23,7 @@ BESIDE: Final = (
     "notice-not-delivered",
     "paused",
     "run-directory-gone",
+    "save-broken",
     "stopping-attempt",
 )
 """Pages for what no decision gives as its reason: what people ask meanwhile, what the guard says, and the drills."""

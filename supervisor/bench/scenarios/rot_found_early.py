@@ -1,6 +1,16 @@
 """A save rots while all is well. The regular reading finds it, and the rank that dies later goes back to a good one."""
 
-from supervisor.bench.words import at, attempts, condition_of, from_save_of, newest_rots, rank_dies, read_again, trains
+from supervisor.bench.words import (
+    at,
+    attempts,
+    condition_of,
+    from_save_of,
+    newest_rots,
+    rank_dies,
+    read_again,
+    told,
+    trains,
+)
 from supervisor.bench.world.given import Given, profile
 from supervisor.bench.world.job import Job
 
@@ -14,6 +24,7 @@ STORY = {
         attempts(2),
         read_again(4),
         condition_of("i0000300", "broken"),
+        told("save-broken", 1),
         from_save_of("09:05"),
         trains(),
     ),
