@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from supervisor.errors import OWN_FAULT_EXIT
+from supervisor.errors import HALTED_EXIT, NOT_YET_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT
 
 RESTARTS_MAX = 5
 WINDOW_S = 600.0
-FINAL = frozenset({0, 2, 4, 93})
-"""Exit codes that are an answer, not an accident: done, bad usage, refused, halted."""
+FINAL = frozenset({0, 2, NOT_YET_EXIT, REFUSED_EXIT, HALTED_EXIT})
+"""Exit codes that are an answer, not an accident: done, bad usage, not yet, refused, halted."""
 
 
 def keep(argv: Callable[[str, bool], list[str]], *, stops: bool = True) -> int:

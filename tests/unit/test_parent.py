@@ -57,6 +57,13 @@ def test_a_controller_that_dies_is_started_five_times_more_and_not_again(tmp_pat
     assert told.read_text() == "stop=\n" * 6
 
 
+@pytest.mark.parametrize("code", [0, 2, 3, 4, 93])
+def test_an_answer_is_no_accident(code: int, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    assert kept(f"import sys; open(sys.argv[1], 'a').write('began'); sys.exit({code})", told) == code
+    assert told.read_text() == "began"
+
+
 def test_a_job_whose_controllers_keep_dying_is_held_and_tried_again(tmp_path: Path) -> None:
     """To end it would end every rank. A run that is over meanwhile is not; one that was taken over is left to whoever has it."""
     scene = training()
