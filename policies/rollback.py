@@ -37,7 +37,7 @@ def plan_restart(
     text: str = "",
 ) -> Decision:
     """The next attempt in these slots, from the newest checkpoint that is completed; a wait or a halt where there is none."""
-    rung = _climb(s, give_up=True)
+    rung = way_back(s)
     best: CheckpointState | None = rung.checkpoint
     if rung.unseen:
         return _wait_for_archive(s)
@@ -69,6 +69,11 @@ def plan_restart(
         skip_samples=skipping.merge(attempt.skip_samples if attempt else (), s.history.choice.skip_samples),
         restores=archiving.restores(best, s.view, s.history) if best is not None and restores else None,
     )
+
+
+def way_back(s: Situation) -> ladder.Rung:
+    """Where a restart would begin now; nothing is waited for any more."""
+    return _climb(s, give_up=True)
 
 
 def _climb(s: Situation, *, give_up: bool = False) -> ladder.Rung:

@@ -100,8 +100,10 @@ class Awaited:
             return self._over
         self._asked = (job, start, now)
         following = asked_for(self._run_dir, job, start)
+        if following == "?" or not is_awaited(self._run_dir, job, start):  # the end of this job says nothing of another
+            return self._over
         one = following if following.isascii() and following.isdigit() else job  # else it is the same job, requeued
-        seen = self._ask(one) if is_awaited(self._run_dir, job, start) else None
+        seen = self._ask(one)
         if isinstance(seen, JobRow):
             self._over = f"job {one} is {seen.state}" if seen.phase is Phase.ENDED else ""
         return self._over

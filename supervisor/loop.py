@@ -17,7 +17,7 @@ from policies.facts import CheckpointPhase, Unknown, View
 from policies.history import Attempt, History
 from policies.layout import Layout
 from policies.rules import Rules, as_text
-from policies.situation import LOOK_AGAIN_S
+from policies.situation import LOOK_AGAIN_S, Situation
 from supervisor.answers import judge, not_before
 from supervisor.errors import HALTED_EXIT
 from supervisor.fold import fold_all
@@ -202,7 +202,8 @@ class Loop:
         about = what(self.history, ticked.decision, held)
         aside = Known(layout=self.scene.layout, now=now)
         self._send(notices.not_drained(self.history, aside), "warning", aside, now)
-        self._send(notices.save_broken(self.history, newest_broken(view, self.history), aside), "warning", aside, now)
+        situation = Situation(self.history, view, self.scene.layout, self.scene.rules, now)
+        self._send(notices.save_broken(self.history, newest_broken(situation), aside), "warning", aside, now)
         if about is None:
             return
         why = held.why if held and held.asks else ""
@@ -239,9 +240,8 @@ class Loop:
 
     def _exit(self, decision: Decision, view: View, now: float) -> int | None:
         """The exit code when all is done that was to be done."""
-        asking = any(
-            name.startswith("next-job:") for name in view.at_work
-        )  # it is asked for, and steps are still ended
+        # The next job stands before the steps of this one have ended, and this one ends with us.
+        asking = any(key.startswith("next-job:") for key in view.at_work)
         if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit() and not asking:
             return 0  # it begins when this one has ended; one that is requeued begins by itself, and ends us if we are in it
         attempt = self.history.attempt

@@ -40,7 +40,7 @@ def tell(run: RunDir, settings: Settings, error: UserError) -> None:
         return
     name = clean(settings.run.name, 64)
     title = f"relight {name}: job {clean(job, 20)} can't take it up"
-    so = "Nobody goes on with it. Mend it, and submit the job script again."
+    so = "This job does not go on with it. Mend that, and submit the job script again."
     body = f"{sentence(str(error))}\n{so}\nRead: relight runbook next-job"
     notice = Notice(f"not-begun:{job}", "guard", settings.run.name, title, body, escalates=True).linked(whom.link)
     carry = by_child(whom)

@@ -95,12 +95,15 @@ def command(
     run, settings, rules = prepared
     if not profile and is_taken_as_it_was(wishes):
         rules = in_force(look(run.root).history, settings.run.profile)
+    parts = None
     try:
         parts = app.build(run, settings, rules)
+        return app.supervise(parts, stop_asked, again=again)
     except UserError as error:
-        not_begun.tell(run, settings, error)
+        # With another controller at work, or a damaged journal, the job is held: that is no end of it.
+        if parts is None or error.exit_code not in {REFUSED_EXIT, OWN_FAULT_EXIT}:
+            not_begun.tell(run, settings, error)
         raise
-    return app.supervise(parts, stop_asked, again=again)
 
 
 def hold(root: str, code: int, pause: Callable[[float], None] = time.sleep) -> int | None:

@@ -32,6 +32,7 @@ from supervisor.telling.told import halt_key
 if TYPE_CHECKING:
     from policies.brokensave import BrokenSave
     from policies.history import History, Incident
+    from policies.ladder import Rung
 
 What = Literal["plan", "halt", "warning", "paused", "reminder", "guard"]
 
@@ -113,9 +114,20 @@ def save_broken(history: History, found: BrokenSave | None, known: Known | None 
     title = f"relight {run}: the newest save is broken, look at it soon (save-broken){at}"
     why = clean("; ".join(found.save.reasons[:2]), SEEN_MAX) or "no reason was left"
     seen = sentence(f"{clean(found.save.id, 64)}: {why}")
-    to = f"to {clean(found.before, 64)}" if found.before else "to the begin: no completed save is left"
-    body = f"{seen}\nA fault now goes back {to}. Nothing is stopped for it.\nRead: relight runbook save-broken"
+    body = f"{seen}\n{_way_back(found.back)} Nothing is stopped for it.\nRead: relight runbook save-broken"
     return None if key in history.told else Notice(key, "warning", run, title, body)
+
+
+def _way_back(rung: Rung) -> str:
+    best = rung.checkpoint
+    if best is not None:
+        where = " in the archive" if best.location == "archive" else ""
+        return f"A fault now goes back to {clean(best.id, 64)}{where}."
+    if rung.from_nothing:
+        return "A fault now goes back to the begin: no save was ever completed."
+    if rung.unseen:
+        return "The store has no save to go back to, and the archive can't be read."
+    return "A fault now halts the run: no completed save can be used."
 
 
 def paused(history: History, known: Known | None = None) -> Notice | None:

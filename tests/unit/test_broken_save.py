@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import training
+import pytest
+from builders import LAYOUT, Scene, training
 
-from policies.brokensave import newest_broken
-from policies.facts import UNKNOWN, CheckpointPhase, CheckpointState
+from policies.brokensave import BrokenSave, newest_broken
+from policies.facts import UNKNOWN, CheckpointPhase, CheckpointState, Unknown
+from policies.situation import Situation
 from supervisor.telling.notices import save_broken
 
 
@@ -20,23 +22,33 @@ WHOLE = save(10, CheckpointPhase.COMPLETED)
 BROKEN = save(20, CheckpointPhase.BROKEN)
 
 
+def seen(
+    scene: Scene, *saves: CheckpointState, archive: tuple[CheckpointState, ...] | Unknown = ()
+) -> BrokenSave | None:
+    view = replace(scene.view, checkpoints=saves, archive=archive)
+    return newest_broken(Situation(scene.history, view, LAYOUT, scene.rules, scene.now))
+
+
+def told_of(scene: Scene, found: BrokenSave | None) -> str:
+    told = save_broken(scene.history, found)
+    assert told is not None
+    return told.text
+
+
 def test_only_the_newest_judged_save_of_the_newest_attempt_counts() -> None:
     scene = training()
-    view = replace(scene.view, checkpoints=(WHOLE, BROKEN, save(30, CheckpointPhase.IN_PROGRESS)))
-    found = newest_broken(view, scene.history)
+    found = seen(scene, WHOLE, BROKEN, save(30, CheckpointPhase.IN_PROGRESS))
     assert found is not None
-    assert (found.save, found.before) == (BROKEN, WHOLE.id)
-    for checkpoints in ((), (WHOLE,), (BROKEN, save(30, CheckpointPhase.COMPLETED)), UNKNOWN):
-        assert newest_broken(replace(view, checkpoints=checkpoints), scene.history) is None
-    assert newest_broken(replace(view, checkpoints=(save(20, CheckpointPhase.BROKEN, 7),)), scene.history) is None
-    alone = newest_broken(replace(view, checkpoints=(BROKEN,)), scene.history)
-    assert alone is not None
-    assert alone.before is None
+    assert found.save == BROKEN
+    for saves in ((), (WHOLE,), (BROKEN, save(30, CheckpointPhase.COMPLETED)), (save(20, CheckpointPhase.BROKEN, 7),)):
+        assert seen(scene, *saves) is None
+    blind = replace(scene.view, checkpoints=UNKNOWN)
+    assert newest_broken(Situation(scene.history, blind, LAYOUT, scene.rules, scene.now)) is None
 
 
 def test_it_is_told_once_with_the_way_back() -> None:
-    history = training().history
-    found = newest_broken(replace(training().view, checkpoints=(WHOLE, BROKEN)), history)
+    scene = training()
+    history, found = scene.history, seen(scene, WHOLE, BROKEN)
     told = save_broken(history, found)
     assert told is not None
     assert told.text.splitlines() == [
@@ -47,6 +59,33 @@ def test_it_is_told_once_with_the_way_back() -> None:
     ]
     assert save_broken(replace(history, told=frozenset({told.key})), found) is None
     assert save_broken(history, None) is None
-    alone = save_broken(history, newest_broken(replace(training().view, checkpoints=(BROKEN,)), history))
-    assert alone is not None
-    assert "goes back to the begin: no completed save is left." in alone.text
+
+
+COPY = replace(WHOLE, location="archive")
+
+
+@pytest.mark.parametrize(
+    ("archive", "ever", "says"),
+    [
+        ((), (), "goes back to the begin: no save was ever completed."),
+        ((), (WHOLE.id,), "halts the run: no completed save can be used."),
+        ((COPY,), (WHOLE.id,), "goes back to a0001-i0000010 in the archive."),
+        (UNKNOWN, (WHOLE.id,), "The store has no save to go back to, and the archive can't be read."),
+    ],
+)
+def test_where_a_fault_leads_without_another_save_in_the_store(
+    archive: tuple[CheckpointState, ...] | Unknown, ever: tuple[str, ...], says: str
+) -> None:
+    scene = training()
+    scene.history = replace(scene.history, completed=ever)
+    assert says in told_of(scene, seen(scene, BROKEN, archive=archive))
+
+
+def test_a_save_that_the_run_went_back_behind_is_no_way_back() -> None:
+    scene = training()
+    first = scene.history.attempt
+    assert first is not None
+    later = replace(first, number=2, start_step=10)
+    scene.history = replace(scene.history, attempts=(first, later))
+    found = seen(scene, WHOLE, save(30, CheckpointPhase.COMPLETED), save(20, CheckpointPhase.BROKEN, 2))
+    assert "goes back to a0001-i0000010." in told_of(scene, found)

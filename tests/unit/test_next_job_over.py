@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from builders import training
 from console_run import journaled
 from sinks import http_sink
 
-from slurm.awaited import EVERY_S, Awaited
+from slurm.awaited import EVERY_S, Awaited, note_of
 from slurm.cluster import Unreadable
 from slurm.jobs import SUBMISSION, Submission
 from slurm.parsing import JobRow
@@ -87,6 +89,14 @@ def test_slurm_is_asked_now_and_then_and_of_a_requeued_one_by_its_own_id(tmp_pat
     assert slurm.asked == ["12"]
 
 
+def test_of_a_next_job_whose_note_cannot_be_read_the_end_of_this_one_says_nothing(tmp_path: Path) -> None:
+    noted(tmp_path, "13")
+    note = Path(note_of(str(tmp_path), "12", START))
+    note.write_text(note.read_text()[:9])
+    slurm = Cluster(replace(CANCELLED, state="COMPLETED"))  # job 12 is over as it should be; the one that follows waits
+    assert slurm.over(Awaited(str(tmp_path), slurm.job, lambda: slurm.now)) == ""
+
+
 def test_the_guard_sees_it_and_a_watch_says_it_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = left(tmp_path)
     slurm = Cluster(CANCELLED)
@@ -121,6 +131,32 @@ def test_a_job_that_cannot_take_its_run_up_tells_everybody(tmp_path: Path, monke
         assert sink.came.empty()
     assert said["title"] == "relight demo: job 13 can't take it up"
     assert "the layout needs 8 nodes, job 13 has 7." in said["message"]
+
+
+def test_so_does_one_whose_checkpoints_have_no_place(tmp_path: Path) -> None:
+    """Slurm itself does not answer meanwhile: that is waited for, and no reason to end."""
+    away = tmp_path / "bin"
+    away.mkdir()
+    for name in ("srun", "squeue", "sinfo", "scontrol", "scancel"):
+        (away / name).write_text("#!/bin/sh\nexit 1\n")
+        (away / name).chmod(0o755)
+    (tmp_path / "file").touch()
+    (tmp_path / "relight.toml").write_text(
+        f'[run]\nname = "demo"\n[layout]\ndp = 3\n[checkpoints]\ndir = "{tmp_path}/file/saves"\n'
+    )
+    run = RunDir(str(tmp_path / "relight-runs" / "demo"))
+    run.create()
+    env = os.environ | {"SLURM_JOB_ID": "13", "PATH": f"{away}:{os.environ['PATH']}"}
+    words = ["-m", "supervisor", "run", "--epoch-only", "--", "true"]
+    with http_sink() as sink:
+        leave(run.root, Targets(urls=(sink.url(),), deadline_s=60))
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, sink.came.qsize()) == (2, 1), done.stderr
+        said = sink.came.get_nowait()[2]
+    assert said["title"] == "relight demo: job 13 can't take it up"
+    assert "the checkpoint store can't be made: Not a directory." in said["message"]
 
 
 def test_a_run_that_was_stopped_since_its_next_job_was_asked_for_is_left(
