@@ -37,7 +37,7 @@ CLEAR_S: Final = 75.0
 it: 60 s, and 3 s for each level (63 and 66 s measured with 9 nodes on 22.05.8). Where the job ends first, such a node is
 drained after UnkillableStepTimeout (60 s by default, "Kill task failed"), and the next job does not get it.
 """
-SPARE_S: Final = 10.0
+MARGIN_S: Final = 10.0
 """Left before the job's end for whatever comes after that. Chosen."""
 REFUSED_MAX: Final = 3
 """So often a submission may fail before this job is requeued in its place. Chosen."""
@@ -233,7 +233,7 @@ class Jobs:
     def _end_steps(self, row: JobRow) -> None:
         """Before the job ends, and not so long that it would end before."""
         ends_at, _ = self._end(row)
-        left = CLEAR_S if ends_at is None else ends_at - time.time() - SPARE_S
+        left = CLEAR_S if ends_at is None else ends_at - time.time() - MARGIN_S
         if left > 0:
             self._clear(min(CLEAR_S, left))
 

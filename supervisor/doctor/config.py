@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from slurm.jobs import CLEAR_S
 from supervisor.doctor.machine import SLURMS
 from supervisor.doctor.verdict import Check
 from supervisor.errors import HALTED_EXIT, NOT_YET_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT
@@ -78,8 +79,8 @@ def slurmd_timeout(config: Mapping[str, str]) -> Check:
     return Check("slurmd-timeout", "ok", text)
 
 
-_LOST_STEPD_S: Final = 90
-"""75 s for a step of up to five levels, and some more for the messages."""
+_LOST_STEPD_S: Final = round(CLEAR_S) + 15
+"""What a step may take to end with a lost node in it, and some more for the messages. Chosen."""
 
 
 def unkillable(config: Mapping[str, str]) -> Check:

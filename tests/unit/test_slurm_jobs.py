@@ -13,7 +13,7 @@ from slurm import parsing
 from slurm.asking import Commands
 from slurm.awaited import asked_for, is_awaited, left_out
 from slurm.calls import Answer
-from slurm.jobs import CLEAR_S, REFUSED_MAX, SPARE_S, Following, Jobs, Submission
+from slurm.jobs import CLEAR_S, MARGIN_S, REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -234,7 +234,7 @@ def test_steps_are_ended_before_the_job_is_requeued_and_when_another_is_in_the_q
     assert told.order.index("sbatch --parsable") < told.order.index(CLEAR_S)
 
 
-@pytest.mark.parametrize(("ends_in", "given"), [(3600, [CLEAR_S]), (40, [40 - SPARE_S]), (5, [])])
+@pytest.mark.parametrize(("ends_in", "given"), [(3600, [CLEAR_S]), (40, [40 - MARGIN_S]), (5, [])])
 def test_steps_are_not_given_more_time_than_the_job_has(tmp_path, ends_in, given) -> None:
     (tmp_path / "nodes").mkdir()
     end = datetime.fromtimestamp(time.time() + ends_in, UTC).strftime("%Y-%m-%dT%H:%M:%S")
