@@ -231,11 +231,12 @@ class Jobs:
         return owners, tuple(dict.fromkeys(n for n in exclude if n not in owners))
 
     def _end_steps(self, row: JobRow) -> None:
-        """Before the job ends, and not so long that it would end before."""
+        """Before the job ends, and not so long that it would end before. What fails here keeps no job from following."""
         ends_at, _ = self._end(row)
         left = CLEAR_S if ends_at is None else ends_at - time.time() - MARGIN_S
         if left > 0:
-            self._clear(min(CLEAR_S, left))
+            with suppress(OSError, ValueError):
+                self._clear(min(CLEAR_S, left))
 
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)

@@ -136,7 +136,10 @@ def ask(
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{first['loc'][0]} = {str(first['input'])[:80]!r}: {first['msg']}") from None
-    requests.file(seen.run.root, request)
+    try:
+        requests.file(seen.run.root, request)
+    except ValueError as error:
+        raise UserError(f"{what}: {error}") from None
     if not seen.alive:
         click.echo(f"filed; no controller of {seen.history.run} is alive: the next one answers it")
         return NOT_YET_EXIT

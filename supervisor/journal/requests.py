@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -28,6 +28,10 @@ Text = Annotated[str, Field(max_length=2000)]
 Sample = Annotated[int, Field(ge=0, le=2**62)]
 Span = Annotated[tuple[Sample, Sample], AfterValidator(_in_order)]
 What = Literal["approve", "refuse", "choose", "pause", "resume", "halt", "stop", "unbar"]
+
+
+REQUEST_MAX: Final = 1 << 20
+"""Bytes of a request; 10,000 names of nodes take 100 kB and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,10 @@ def new_id(now: float) -> str:
 
 
 def file(run_dir: str, request: Request) -> None:
-    """File a request. Raises OSError."""
+    """File a request. Raises OSError, and ValueError for one that is too long to be read."""
     data = json.dumps({"schema": 1, **asdict(request)}).encode()
+    if len(data) > REQUEST_MAX:
+        raise ValueError(f"a request of {len(data)} bytes; {REQUEST_MAX} at most")
     create_whole(os.path.join(run_dir, "requests", f"{request.id}.json"), data)
 
 
@@ -79,7 +85,7 @@ def _read(path: str) -> Request:
     """Raises OSError, ValueError (pydantic's too), RecursionError. A pipe is not waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as opened:
-        raw = json.loads(opened.read(65_536))
+        raw = json.loads(opened.read(REQUEST_MAX))
     if isinstance(raw, dict):
         raw.pop("schema", None)
     return _REQUEST.validate_python(raw)

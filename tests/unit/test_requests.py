@@ -127,3 +127,14 @@ def test_a_request_is_filed_once(run: str) -> None:
     requests.file(run, Request(ID, "halt", "li", 1.0))
     requests.file(run, Request(ID, "pause", "li", 1.0))
     assert [r.what for r in requests.pending(run)] == ["halt"]
+
+
+def test_ten_thousand_nodes_are_read_and_what_could_not_be_read_is_not_filed(run: str) -> None:
+    """What can't be read is set aside, and its sender would wait for an answer in vain."""
+    many = Request(ID, "unbar", "li", 1.0, nodes=tuple(f"node{number:05d}" for number in range(10_000)))
+    requests.file(run, many)
+    assert requests.pending(run) == [many]
+    long = Request("00000000001001-0a0b0c0d", "unbar", "li", 1.0, nodes=("n" * 2000,) * 1000)
+    with pytest.raises(ValueError, match="bytes"):
+        requests.file(run, long)
+    assert requests.pending(run) == [many]

@@ -234,6 +234,23 @@ def test_steps_are_ended_before_the_job_is_requeued_and_when_another_is_in_the_q
     assert told.order.index("sbatch --parsable") < told.order.index(CLEAR_S)
 
 
+@pytest.mark.parametrize("fault", [OSError("scancel did not answer in time"), ValueError("demo.claim: torn")])
+def test_steps_that_cannot_be_ended_keep_no_job_from_following(tmp_path, fault) -> None:
+    """Else a run that has its next job would be told to have none, and one that is requeued would never be."""
+
+    def clear(_: float) -> None:
+        raise fault
+
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""}, (Phase.WAITING,))
+    Jobs(str(tmp_path), told, Following(), clear).next_job(ROW, ROW.start, [])
+    assert asked_for(str(tmp_path), ROW.id, ROW.start) == "requeued"
+    later = replace(ROW, start="2026-12-01T06:15:02")
+    told = Told({"scontrol -o": SHOWN, "squeue --noheader": "", "sbatch": "13\n"})
+    Jobs(str(tmp_path), told, Following(AGAIN), clear).next_job(later, later.start, [])
+    assert asked_for(str(tmp_path), later.id, later.start) == "13"
+
+
 @pytest.mark.parametrize(("ends_in", "given"), [(3600, [CLEAR_S]), (40, [40 - MARGIN_S]), (5, [])])
 def test_steps_are_not_given_more_time_than_the_job_has(tmp_path, ends_in, given) -> None:
     (tmp_path / "nodes").mkdir()
