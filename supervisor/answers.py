@@ -203,13 +203,17 @@ def _unbar(request: Request, history: History, view: View, now: float) -> Reply:
     free = next((node for node in request.nodes if node not in barred), None)
     if free is not None or not request.nodes:
         shown = ", ".join(sorted(barred)[:8]) + (" ..." if len(barred) > 8 else "")
-        return _no(request, f"{free or 'no node'} is not barred. Barred: {shown or 'none'}", 2)
+        what = f"{free} is not barred" if free is not None else "no node is named"
+        return _no(request, f"{what}. Barred: {shown or 'none'}", 2)
     nodes = tuple(n for n in dict.fromkeys(request.nodes) if any(b.node == n and not b.lifted_by for b in open_ones))
     if not nodes:
         return _yes(request, f"lifted already: {', '.join(request.nodes)}; back once the checks pass")
     text = f"bar lifted: {', '.join(nodes)}; a spare again, the last to be used, once the checks pass"
     wanting = [f"{n} ({why})" for n in nodes if view.nodes is not UNKNOWN and (why := spares.not_back(n, view.nodes))]
     text += f". Not yet: {', '.join(wanting)}" if wanting else ""
+    # The gate holds it (gate.py), and who asks would believe that others have the node again.
+    held = "is paused" if history.paused else "is in mode observe" if history.mode == "observe" else ""
+    text += f". Our own drain in Slurm stays while the run {held}" if held else ""
     return _yes(request, text, Unbarred(nodes, request.who, request.why))
 
 

@@ -12,7 +12,7 @@ from policies.facts import UNKNOWN, NodeState
 from policies.quarantine import for_good, on_probation, returning
 from supervisor import actions
 from supervisor.answers import Reply, judge
-from supervisor.journal.entries import Unbarred
+from supervisor.journal.entries import ModeSet, Paused, Resumed, Unbarred
 from supervisor.journal.requests import Request
 from supervisor.telling.plan_page import past_of, past_text
 from supervisor.telling.spares_line import spares_lines
@@ -122,7 +122,7 @@ def test_what_is_not_barred_is_refused_and_the_barred_are_named(swapped: Scene) 
         assert (wrong.answer.exit, len(wrong.entries)) == (2, 1)
         assert wrong.answer.text == f"{nodes[-1]} is not barred. Barred: n1"
     assert unbar(training(), "n1").answer.text == "n1 is not barred. Barred: none"
-    assert unbar(swapped).answer.exit == 2
+    assert unbar(swapped).answer.text == "no node is named. Barred: n1"
 
 
 def test_lifted_twice_is_said_and_journaled_once(swapped: Scene) -> None:
@@ -172,3 +172,23 @@ def test_keeping_a_node_that_is_barred_already_is_refused_with_the_command_for_i
     reply = judge(request, swapped.history, swapped.view, swapped.now)
     assert reply.answer.exit == 2
     assert reply.answer.text == "n1 is barred already. Lift that: relight unbar demo n1"
+
+
+def test_a_drain_that_stays_is_said_and_is_lifted_once_it_may_be(swapped: Scene) -> None:
+    swapped.say(Paused("li", ""))
+    reply = unbar(swapped, "n1")
+    assert reply.answer.text.endswith(". Our own drain in Slurm stays while the run is paused")
+    swapped.say(*reply.entries)
+    swapped.settle()
+    assert swapped.of("unbar") == []
+    swapped.say(Resumed("li", ""), ModeSet("observe"))
+    swapped.settle()
+    assert swapped.of("unbar") == []
+    swapped.say(ModeSet("auto"))
+    swapped.settle()
+    assert swapped.of("unbar") == [actions.Unbar("n1", 1)]
+
+
+def test_a_drain_that_stays_in_mode_observe_is_said(swapped: Scene) -> None:
+    swapped.say(ModeSet("observe"))
+    assert unbar(swapped, "n1").answer.text.endswith(". Our own drain in Slurm stays while the run is in mode observe")
