@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from slurm import launching, localfiles, parsing
 from slurm.asking import Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
-from slurm.jobs import CLEAR_S, Following, Jobs
+from slurm.jobs import Following, Jobs
 from slurm.parsing import JobRow, ListedStep
 from slurm.reading import Listing, Reader, Source
 from slurm.srun_words import NOTHING, SrunWords, Told
@@ -35,6 +36,13 @@ can also change while srun starts."""
 _PROBE = "relight-probe"
 _NO_SUCH_STEP = "Invalid job id specified"
 _ORDERING = threading.Lock()  # an order on its way is a file named after this process
+CLEAR_S: Final = 75.0
+"""So long the steps of a job may take to end. A slurmstepd that has lost one below it in the tree of its step's nodes waits for
+it: 60 s, and 3 s for each level (63 and 66 s measured with 9 nodes on 22.05.8). Where the job ends first, such a node is
+drained after UnkillableStepTimeout (60 s by default, "Kill task failed"), and the next job does not get it.
+"""
+MARGIN_S: Final = 10.0
+"""Left before the job's end for whatever comes after that. Chosen."""
 
 
 class SlurmCommands:
@@ -172,7 +180,7 @@ class SlurmCommands:
     def next_job(self, start: str, exclude: Sequence[str], epoch: int) -> None:
         """Have the run's next job begin when this start of ours has ended, without these nodes. Raises OSError.
 
-        Every step of ours is ended, for the same time at most as in a release.
+        Before it is requeued every step of ours is ended, as in a release.
         """
         if not self._admit(epoch):
             return
@@ -188,7 +196,7 @@ class SlurmCommands:
         """
         if not self._admit(epoch):
             return
-        self._end_steps(self._release_deadline_s)
+        self._end_steps()
         if self._end_job:
             answer = self._commands.ask("scancel", self._job)
             job = self.job()
@@ -253,11 +261,12 @@ class SlurmCommands:
             raise OSError(answer.why("scancel"))
         return not unknown
 
-    def _end_steps(self, seconds: float) -> None:
-        """End every step of ours, and every srun; `seconds` at most until none is listed. Raises OSError."""
+    def _end_steps(self) -> None:
+        """End every step of ours, and every srun; wait until none is listed, but not until the job ends. Raises OSError."""
         names = self._names()
         claims = {name: launching.forbid(self._run_dir, self._job, name) for name in names}
-        until, pause = time.monotonic() + seconds, 0.1
+        until = time.monotonic() + min(self._release_deadline_s, self._jobs.left_s() - MARGIN_S)
+        pause = 0.1
         while self._cancel(*names, _PROBE) and time.monotonic() < until:
             time.sleep(pause)  # Slurm announces nothing
             pause = min(2.0, 1.5 * pause)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Final, Literal
 
 from slurm import hostlist, parsing
@@ -32,13 +33,6 @@ MAINTENANCE_S: Final = 60.0
 """How often reservations are."""
 PENDING_S: Final = 60.0
 """So long a requeued job may take to be pending: its tasks get KillWait (30 s by default) to end."""
-CLEAR_S: Final = 75.0
-"""So long the steps of a job may take to end. A slurmstepd that has lost one below it in the tree of its step's nodes waits for
-it: 60 s, and 3 s for each level (63 and 66 s measured with 9 nodes on 22.05.8). Where the job ends first, such a node is
-drained after UnkillableStepTimeout (60 s by default, "Kill task failed"), and the next job does not get it.
-"""
-MARGIN_S: Final = 10.0
-"""Left before the job's end for whatever comes after that. Chosen."""
 REFUSED_MAX: Final = 3
 """So often a submission may fail before this job is requeued in its place. Chosen."""
 AGAIN_S: Final = 3
@@ -118,17 +112,18 @@ class Jobs:
     """Looks at the job that `commands` ask for, and asks for the next one."""
 
     def __init__(
-        self, run_dir: str, commands: Commands, following: Following, clear: Callable[[float], None] = lambda _: None
+        self, run_dir: str, commands: Commands, following: Following, end_steps: Callable[[], None] = lambda: None
     ) -> None:
-        """`clear`: end the job's steps, in so many seconds at most."""
+        """`end_steps`: of the job, and wait for it; before the job is requeued."""
         self._run_dir = run_dir
-        self._clear = clear
+        self._end_steps = end_steps
         self._commands = commands
         self._following = following
         self._times = parsing.JobTimes()
         self._maintenance: tuple[tuple[float, tuple[str, ...]], ...] = ()
         self._seen = ("", "")
         self._looked: dict[str, float] = {}
+        self._ends_at = inf
         self._next: dict[tuple[str, str], str] = {}
         self._refused = 0
 
@@ -143,6 +138,7 @@ class Jobs:
         if phase == "running" and self._is_due("maintenance", MAINTENANCE_S):
             self._read_maintenance()
         ends_at, by = self._end(row) if phase in {"running", "ending"} else (None, "")
+        self._ends_at = inf if ends_at is None else ends_at
         can = self._following.submission is not None or (self._following.requeue and self._times.requeue)
         return Job(row.id, row.start, phase, row.state, ends_at, by, can, self._asked_for(row))
 
@@ -163,7 +159,6 @@ class Jobs:
             found = self._waiting(row, shown) or self._submitted(row, submission, shown, (*owners, *ours))
             if found:
                 self._note(row, found, ours)
-                self._end_steps(row)
             else:
                 self._requeue(row, exclude)
         elif self._following.requeue:
@@ -172,6 +167,10 @@ class Jobs:
             raise OSError("no next job can be asked for ([cluster] next_job); submit the job script again")
 
     # --- its end ---
+
+    def left_s(self) -> float:
+        """Seconds until the job ends, as it was last described; infinite where no end of it is known."""
+        return self._ends_at - time.time()
 
     def _end(self, row: JobRow) -> tuple[float | None, EndsBy]:
         # With a preemption EndTime becomes the end of the grace time; PreemptTime is when it has begun (22.05 to 26.05).
@@ -230,14 +229,6 @@ class Jobs:
         owners = tuple(n for n in hostlist.expand(parsing.excluded(shown)) if n not in before)
         return owners, tuple(dict.fromkeys(n for n in exclude if n not in owners))
 
-    def _end_steps(self, row: JobRow) -> None:
-        """Before the job ends, and not so long that it would end before. What fails here keeps no job from following."""
-        ends_at, _ = self._end(row)
-        left = CLEAR_S if ends_at is None else ends_at - time.time() - MARGIN_S
-        if left > 0:
-            with suppress(OSError, ValueError):
-                self._clear(min(CLEAR_S, left))
-
     def _shown(self, row: JobRow) -> str:
         answer = self._commands.ask("scontrol", "-o", "show", "job", row.id)
         if not answer.ok:
@@ -286,7 +277,8 @@ class Jobs:
         shown = self._shown(row)
         owners, ours = self._without(row, shown, exclude)
         if row.phase is Phase.RUNNING:
-            self._end_steps(row)
+            with suppress(OSError, ValueError):  # what fails here keeps no job from following
+                self._end_steps()
         if row.phase in {Phase.RUNNING, Phase.ENDED}:
             mark = note_of(self._run_dir, row.id, row.start) + ASKING
             with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards

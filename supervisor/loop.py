@@ -240,14 +240,12 @@ class Loop:
 
     def _exit(self, decision: Decision, view: View, now: float) -> int | None:
         """The exit code when all is done that was to be done."""
-        # The next job stands before the steps of this one have ended, and this one ends with us.
-        asking = any(key.startswith("next-job:") for key in view.at_work)
-        if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit() and not asking:
-            return 0  # it begins when this one has ended; one that is requeued begins by itself, and ends us if we are in it
         attempt = self.history.attempt
         down = attempt is None or attempt.closed_at is not None
         if not self.scene.effects.released:
             return None
+        if self.history.ended == "next-job" and view.job is not None and view.job.next.isdigit():
+            return 0  # it begins when this one has ended; one that is requeued begins by itself, and ends us if we are in it
         if isinstance(decision, Finish) and self.history.ended:
             return 0
         if isinstance(decision, Halt) and down and now >= self._hold_until():

@@ -214,7 +214,11 @@ def _let_go(history: History, view: View, rules: Rules, now: float) -> list[Acti
 def _next_job(history: History, view: View, now: float) -> list[Action]:
     """Once the run has left its job, and everything of it is sealed."""
     job = view.job
-    if history.ended != "next-job" or job is None or history.job is None or not job.can_follow:
+    if history.ended != "next-job" or job is None or history.job is None:
+        return []
+    if job.next.isdigit():  # it waits for the end of this one, and this one for the end of its steps
+        return [] if view.released else [actions.Release()]
+    if not job.can_follow:
         return []
     slots = history.attempt.slots if history.attempt else ()
     nodes = () if view.nodes is UNKNOWN else view.nodes.values()

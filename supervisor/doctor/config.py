@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from slurm.jobs import CLEAR_S
+from slurm.commands import CLEAR_S
 from supervisor.doctor.machine import SLURMS
 from supervisor.doctor.verdict import Check
 from supervisor.errors import HALTED_EXIT, NOT_YET_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT

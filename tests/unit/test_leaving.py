@@ -15,8 +15,9 @@ from policies.recovering import START_GRACE_S
 from policies.rules import JobRules, Rules, SpareRules
 from supervisor import actions
 from supervisor.answers import judge
-from supervisor.journal.entries import Decided, HaltedEntry, Resumed, StopAsked
+from supervisor.journal.entries import Decided, Ended, HaltedEntry, Resumed, StopAsked
 from supervisor.journal.requests import Request
+from supervisor.plan import upkeep
 from supervisor.telling.notices import warning
 
 JOB = JobView("12", "2026-12-01T05:00:00", JobPhase.RUNNING, "RUNNING", can_follow=True)
@@ -195,6 +196,17 @@ def test_the_next_job_is_asked_for_without_a_spare_that_is_ill() -> None:
     end_ranks(scene)
     scene.settle()
     assert [a for a in scene.done if isinstance(a, actions.NextJob)] == [actions.NextJob("12", JOB.start, ("n3",))]
+
+
+def test_the_steps_are_ended_before_the_job_is_and_by_the_next_controller_too() -> None:
+    """Slurm drains healthy nodes of a job that ends before a step that has lost a node."""
+    scene = in_job(AUTO)
+    scene.say(Ended("next-job"))
+    view = replace(scene.view, job=replace(JOB, next="13", can_follow=False))
+    assert actions.Release() in upkeep(scene.history, view, scene.rules, scene.now)
+    assert upkeep(scene.history, replace(view, released=True), scene.rules, scene.now) == ()
+    requeued = replace(view, job=replace(JOB, next="requeued"))
+    assert actions.Release() not in upkeep(scene.history, requeued, scene.rules, scene.now)
 
 
 @pytest.mark.parametrize(("low", "leaves"), [(0, False), (1, True), (7, True)])

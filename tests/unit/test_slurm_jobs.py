@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 
 import pytest
 
@@ -13,7 +14,7 @@ from slurm import parsing
 from slurm.asking import Commands
 from slurm.awaited import asked_for, is_awaited, left_out
 from slurm.calls import Answer
-from slurm.jobs import CLEAR_S, MARGIN_S, REFUSED_MAX, Following, Jobs, Submission
+from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
 
@@ -202,63 +203,40 @@ def test_a_requeued_job_is_told_to_begin_once_it_is_pending(tmp_path) -> None:
     assert words == [("requeue", "12"), ("update", "JobId=12", "StartTime=now+3", "ExcNodeList=n008,n009,n002")]
 
 
-class Ordered(Told):
-    """What was asked stands in one list with the seconds that the steps were given to end."""
-
-    def __init__(self, answers: dict[str, str], *phases: Phase) -> None:
-        super().__init__(answers, phases)
-        self.order: list[str | float] = []
-
-    def ask(self, *argv, deadline_s=None, cwd=None, env=None):
-        self.order.append(" ".join(argv[:2]))
-        return super().ask(*argv, deadline_s=deadline_s, cwd=cwd, env=env)
-
-    def jobs(self, run_dir, following: Following) -> Jobs:
-        one = Jobs(str(run_dir), self, following, self.order.append)
-        one.describe(ROW)
-        return one
-
-    def seconds(self) -> list[float]:
-        return [one for one in self.order if isinstance(one, float)]
-
-
-def test_steps_are_ended_before_the_job_is_requeued_and_when_another_is_in_the_queue(tmp_path) -> None:
+def test_steps_are_ended_before_the_job_is_requeued(tmp_path) -> None:
     """A job that ends before a step that has lost a node has healthy nodes drained by Slurm."""
     (tmp_path / "nodes").mkdir()
-    told = Ordered({"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""}, Phase.WAITING)
-    told.jobs(tmp_path, Following()).next_job(ROW, ROW.start, [])
-    assert told.order.index(CLEAR_S) < told.order.index("scontrol requeue")
-    told = Ordered({"scontrol -o": SHOWN, "squeue --noheader": "", "sbatch": "13\n"})
-    later = replace(ROW, start="2026-12-01T06:15:02")
-    told.jobs(tmp_path, Following(AGAIN)).next_job(later, later.start, [])
-    assert told.order.index("sbatch --parsable") < told.order.index(CLEAR_S)
+    told = Told({"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""}, (Phase.WAITING,))
+    before: list[tuple[str, ...]] = []
+    Jobs(str(tmp_path), told, Following(), lambda: before.extend(told.asked)).next_job(ROW, ROW.start, [])
+    assert before
+    assert ("scontrol", "requeue", "12") not in before
+    assert ("scontrol", "requeue", "12") in told.asked
 
 
 @pytest.mark.parametrize("fault", [OSError("scancel did not answer in time"), ValueError("demo.claim: torn")])
 def test_steps_that_cannot_be_ended_keep_no_job_from_following(tmp_path, fault) -> None:
-    """Else a run that has its next job would be told to have none, and one that is requeued would never be."""
+    """Else one that is requeued would never be."""
 
-    def clear(_: float) -> None:
+    def end_steps() -> None:
         raise fault
 
     (tmp_path / "nodes").mkdir()
     told = Told({"scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""}, (Phase.WAITING,))
-    Jobs(str(tmp_path), told, Following(), clear).next_job(ROW, ROW.start, [])
+    Jobs(str(tmp_path), told, Following(), end_steps).next_job(ROW, ROW.start, [])
     assert asked_for(str(tmp_path), ROW.id, ROW.start) == "requeued"
-    later = replace(ROW, start="2026-12-01T06:15:02")
-    told = Told({"scontrol -o": SHOWN, "squeue --noheader": "", "sbatch": "13\n"})
-    Jobs(str(tmp_path), told, Following(AGAIN), clear).next_job(later, later.start, [])
-    assert asked_for(str(tmp_path), later.id, later.start) == "13"
 
 
-@pytest.mark.parametrize(("ends_in", "given"), [(3600, [CLEAR_S]), (40, [40 - MARGIN_S]), (5, [])])
-def test_steps_are_not_given_more_time_than_the_job_has(tmp_path, ends_in, given) -> None:
-    (tmp_path / "nodes").mkdir()
-    end = datetime.fromtimestamp(time.time() + ends_in, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    answers = {"squeue": f"{end}|N/A|1|\n", "scontrol -o": SHOWN, "scontrol requeue": "", "scontrol update": ""}
-    told = Ordered(answers, Phase.WAITING)
-    told.jobs(tmp_path, Following()).next_job(ROW, ROW.start, [])
-    assert told.seconds() == pytest.approx(given, abs=5)
+def test_how_long_the_job_still_has() -> None:
+    told = Told({})
+    jobs = Jobs("/nowhere", told, Following())
+    assert jobs.left_s() == inf
+    end = datetime.fromtimestamp(time.time() + 40, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    told.answers["squeue"] = f"{end}|N/A|1|\n"
+    jobs.describe(ROW)
+    assert 30 < jobs.left_s() <= 40
+    jobs.describe(replace(ROW, phase=Phase.WAITING))
+    assert jobs.left_s() == inf
 
 
 def test_one_that_has_begun_again_before_anybody_looked_is_not_waited_for(tmp_path) -> None:
