@@ -158,6 +158,15 @@ def _tasks(given: Option | None, nodes: int, spares: int) -> list[str]:
 _CALL: Final = re.compile(r"(?:^|[\s;&|/])relight\s+run\b|-m\s+supervisor\s+run\b")
 
 
+_AS_STEP: Final = re.compile(r"(?:^|[\s;&|/])srun\s[^;&|]*(?:\brelight\s+run\b|-m\s+supervisor\s+run\b)")
+
+
+def as_step(text: str) -> int | None:
+    """The line, from 1, in which `relight run` is started by srun: a controller on every node; None where none is."""
+    lines = enumerate(text.splitlines(), 1)
+    return next((at for at, line in lines if _AS_STEP.search(line) and not line.lstrip().startswith("#")), None)
+
+
 def calls_relight(text: str) -> bool:
     """Does the script call `relight run` anywhere but in a comment?"""
     return any(_CALL.search(line) for line in text.splitlines() if not line.lstrip().startswith("#"))

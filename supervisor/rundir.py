@@ -53,7 +53,8 @@ class RunDir:
     def must_exist(self) -> RunDir:
         """Itself, when a run is there. Raises UserError."""
         if not os.path.isdir(self.journal):
-            raise UserError(f"{self.root}: no run of relight is here. Give a run's name or its directory")
+            hint = "Give a run's name or its directory; one whose job still waits has not begun"
+            raise UserError(f"{self.root}: no run of relight is here. {hint}")
         return self
 
     def token(self) -> str:

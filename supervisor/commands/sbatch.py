@@ -65,6 +65,11 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
         raise UserError(f"{script}: {error}") from None
     if not sbatch.calls_relight(text):
         raise UserError(f"{script}: it does not call `relight run`: put `relight run --` where it calls srun")
+    if line := sbatch.as_step(text):
+        raise UserError(
+            f"{script}: line {line}: srun would start `relight run` on every node: take srun away, it starts the ranks"
+        )
+    _compare(asked.nodes)
     words = ["sbatch", *asked.words, script, *arguments]
     click.echo(f"{count(asked.nodes, 'node')} for the training, {count(asked.spares, 'hot spare')}:", err=True)
     how = Submission((*asked.words, os.path.abspath(script), *arguments), os.getcwd(), asked.nodes)
@@ -88,3 +93,21 @@ def command(spares: int, profile: str, dry_run: bool, script: str, arguments: tu
     click.echo(done.stdout.strip())
     click.echo("The run begins when its job does: squeue --me. Then: relight status", err=True)
     return 0
+
+
+def _compare(nodes: int) -> None:
+    """Say what of the relight.toml here does not fit. The script may use another one, so nothing is refused for it."""
+    from supervisor.errors import UserError  # noqa: PLC0415
+    from supervisor.settings import read_settings  # noqa: PLC0415
+    from supervisor.telling.say import count  # noqa: PLC0415
+
+    if not os.path.exists("relight.toml"):
+        return
+    try:
+        wanted = read_settings("relight.toml").shape().slots_needed
+    except UserError as error:
+        click.echo(f"relight: {error}", err=True)
+        return
+    if wanted != nodes:
+        told = f"the layout of relight.toml here needs {count(wanted, 'node')}, the script asks for {nodes}"
+        click.echo(f"relight: {told} (spares are added to what it asks for)", err=True)

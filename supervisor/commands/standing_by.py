@@ -11,6 +11,7 @@ from slurm.awaited import Awaited, is_awaited
 from supervisor.commands.asking import Seen, look
 from supervisor.errors import HALTED_EXIT
 from supervisor.journal.lease import is_alive, read_holder
+from supervisor.journal.requests import pending
 
 LOOK_S = 2.0
 """How often the lease is looked at: a file system announces nothing. One of another host counts as gone after 15 s."""
@@ -47,7 +48,7 @@ def stand_by(
             if seen.history.ended:
                 click.echo(f"{seen.history.run}: {seen.history.ended}", err=True)
                 return 0
-            if seen.history.halted is not None:
+            if seen.history.halted is not None and not _is_lifted(seen):
                 reason = seen.history.halted.reason.value
                 click.echo(f"{seen.history.run}: halted ({reason}). See: relight runbook {reason}", err=True)
                 return HALTED_EXIT
@@ -59,6 +60,11 @@ def stand_by(
         while holder is not None and is_alive(holder, time.time()):
             pause(LOOK_S)
             holder = read_holder(seen.run.path("lease"))
+
+
+def _is_lifted(seen: Seen) -> bool:
+    """Does a person's word wait that ends the halt? A controller has to be there to hear it."""
+    return any(one.what == "resume" for one in pending(seen.run.root))
 
 
 def _next_over(seen: Seen, awaited: Awaited) -> str:

@@ -32,4 +32,9 @@ def command(run: str, nodes: tuple[str, ...], why: str) -> int:
         named = tuple(name for one in nodes for name in expand(one))
     except ValueError as error:
         raise UserError(f"NODE: {error}. Wanted a name, or names as Slurm prints them: n[001-003]") from None
-    return ask(look(run), "unbar", nodes=named, why=why)
+    seen = look(run)
+    barred = seen.history.barred(seen.now)
+    free = [name for name in named or ("no node",) if name not in barred]
+    if free and not seen.alive:  # nobody would be told of the refusal, when the next controller gives it
+        raise UserError(f"{free[0]} is not barred. Barred: {', '.join(sorted(barred)[:8]) or 'none'}")
+    return ask(seen, "unbar", nodes=named, why=why)

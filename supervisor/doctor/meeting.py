@@ -290,6 +290,7 @@ async def children(
         yield asyncio.gather(*(one.wait() for one in started))
     finally:
         for one in started:
-            with suppress(ProcessLookupError):
-                one.kill()
+            if one.returncode is None:
+                with suppress(ProcessLookupError):
+                    one.kill()
             await one.wait()

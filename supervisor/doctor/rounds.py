@@ -76,7 +76,9 @@ def here(wanted: Wanted, look: Callable[[], Machine], late: Late, tell: Tell) ->
 
 def without_slurm(job: str) -> tuple[Check, ...]:
     """A job that was named and can't be looked into is not passed over."""
-    right = "relight doctor --job on a machine of the cluster, with Slurm's commands in PATH"
+    right = (
+        "relight doctor --job on a machine of the cluster: Slurm's commands in PATH, and a slurm.conf (or SLURM_CONF)"
+    )
     return (Check("job", "unknown", f"job {job}: there is no Slurm here to be asked", right),) if job else ()
 
 

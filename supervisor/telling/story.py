@@ -140,12 +140,20 @@ def ledger_lines(books: Books) -> list[str]:
     return lines
 
 
+def _how_on(history: History, known: Known) -> str:
+    """A halted run is not taken over as it stands: whoever takes it over finds it halted."""
+    if history.halted is None:
+        return f"Take over: {known.take_over}"
+    job = "; where its job is over, submit the job script again" if history.job is not None else ""
+    return f'To go on: relight resume {clean(history.run, 64)} --because "...", then {known.take_over}{job}'
+
+
 def status_text(history: History, view: View | None, now: float, known: Known | None = None) -> str:
     """About ten lines: what it does, where training is, the nodes, the way back, what it waits for."""
     known = known or Known()
     mode = f"{history.mode} (paused)" if history.paused else history.mode
     run, nobody = clean(history.run, 64), unwatched(history, known)
-    lines = [f"{run}: {nobody}", f"Take over: {known.take_over}"] if nobody else []
+    lines = [f"{run}: {nobody}", _how_on(history, known)] if nobody else []
     lines += [f"{run}: {_standing(history)}"]
     if known.unwatched and not nobody and not history.ended:
         lines.append(

@@ -129,7 +129,10 @@ def test_a_mistake_is_one_line_and_ends_with_2(args: list[str], said: str, relig
 def test_an_unknown_run_is_one_line(args: list[str], relight, tmp_path: Path) -> None:
     code, out, err = relight(*args)
     assert (code, out) == (2, "")
-    assert err == f"relight: {tmp_path}/x: no run of relight is here. Give a run's name or its directory\n"
+    assert (
+        err
+        == f"relight: {tmp_path}/x: no run of relight is here. Give a run's name or its directory; one whose job still waits has not begun\n"
+    )
 
 
 def test_a_mistake_in_the_settings_names_the_line(relight, tmp_path: Path) -> None:
@@ -154,10 +157,13 @@ def test_without_a_controller_a_status_is_old_news(relight, tmp_path: Path) -> N
 
 
 def test_nodes_to_be_unbarred_are_filed_one_by_one(relight, tmp_path: Path) -> None:
-    root = journaled(tmp_path, training())
-    assert relight("unbar", "demo", "n0", "n[1-2]", "--because", "repaired")[0] == 3
+    scene = training()
+    scene.lose("n1")
+    scene.settle()
+    root = journaled(tmp_path, scene)
+    assert relight("unbar", "demo", "n1", "n[1-1]", "--because", "repaired")[0] == 3
     filed = requests.pending(root)
-    assert [(r.what, r.nodes, r.why) for r in filed] == [("unbar", ("n0", "n1", "n2"), "repaired")]
+    assert [(r.what, r.nodes, r.why) for r in filed] == [("unbar", ("n1", "n1"), "repaired")]
 
 
 def test_a_run_that_has_just_begun_is_not_called_forsaken(relight, tmp_path: Path) -> None:

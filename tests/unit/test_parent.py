@@ -12,11 +12,14 @@ import pytest
 from builders import training
 from console_run import journaled
 
+from policies.reasons import Reason
 from supervisor import parent
 from supervisor.commands.run import hold
 from supervisor.commands.standing_by import stand_by
-from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT
-from supervisor.journal.entries import Ended, JobBegan
+from supervisor.errors import HALTED_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT
+from supervisor.journal import requests
+from supervisor.journal.entries import Ended, HaltedEntry, JobBegan
+from supervisor.journal.requests import Request
 
 PARENT = """
 import sys
@@ -107,6 +110,18 @@ def test_outside_a_run_that_left_its_job_is_waited_for_unless_nobody_has_asked_f
         note.write_text(text)
         with pytest.raises(WaitedError):
             stand_by(run.root, over_jobs=True, pause=wait)
+
+
+def test_outside_a_halted_run_is_taken_over_when_a_person_has_lifted_the_halt(tmp_path: Path) -> None:
+    """The word waits in the run directory, and only a controller can hear it."""
+    scene = training()
+    scene.say(HaltedEntry(Reason.NO_SPARE, "nothing is left", "a spare", None))
+    run = journaled(tmp_path, scene)
+    assert stand_by(run.root, over_jobs=True, pause=wait) == HALTED_EXIT
+    requests.file(
+        run.root, Request(id=requests.new_id(scene.now), what="resume", who="li", at=scene.now, why="a spare")
+    )
+    assert stand_by(run.root, over_jobs=True, pause=wait) is None
 
 
 WATCHING = """

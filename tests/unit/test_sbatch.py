@@ -118,6 +118,26 @@ def test_a_script_that_calls_relight(line, calls):
     assert sbatch.calls_relight(f"#!/bin/sh\n{line}\n") is calls
 
 
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        ("srun relight run -- x", 2),
+        ("srun -n 8 --gres=gpu:8 /opt/v/bin/relight run -- x", 2),
+        ("srun python -m supervisor run -- x", 2),
+        ("srun hostname; relight run -- x", None),
+        ("# srun relight run -- x", None),
+        ("relight run -- srun x", None),
+    ],
+)
+def test_a_controller_on_every_node_is_refused(line, at, tmp_path):
+    text = f"#!/bin/sh\n{line}\n"
+    assert sbatch.as_step(text) == at
+    if at:
+        path = tmp_path / "job.sbatch"
+        path.write_text(text.replace("sh\n", "sh\n#SBATCH --nodes=2\n", 1))
+        assert "line 3: srun would start `relight run` on every node" in str(called("--dry-run", str(path)).exception)
+
+
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "job.sbatch"
@@ -127,6 +147,24 @@ def script(tmp_path):
 
 def called(*words):
     return CliRunner().invoke(command, [*words], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("[layout]\ndp = 640\n", ""),
+        ("[layout]\ndp = 643\n", "needs 643 nodes, the script asks for 640 (spares are added"),
+        ("[run\n", "relight.toml"),
+    ],
+)
+def test_a_layout_that_the_job_does_not_fit_is_said_before_it_waits(toml, said, script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relight.toml").write_text(toml)
+    told = called("--dry-run", script)
+    assert told.return_value == 0
+    assert [line for line in told.stderr.splitlines() if line.startswith("relight:")] == ([] if not said else [
+        next(line for line in told.stderr.splitlines() if said in line)
+    ])  # fmt: skip
 
 
 def test_a_dry_run_shows_all_and_submits_nothing(script):

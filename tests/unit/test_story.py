@@ -23,7 +23,7 @@ from policies.facts import (
     StepRow,
     View,
 )
-from policies.history import Attempt, Books, Choice, Diagnosis, Halted, History, Incident, Times, Trouble
+from policies.history import Attempt, Books, Choice, Diagnosis, Halted, History, HoldingJob, Incident, Times, Trouble
 from policies.layout import Layout
 from policies.reasons import Reason
 from supervisor.telling.incident_facts import split
@@ -612,6 +612,11 @@ def test_where_nobody_watches_that_comes_first() -> None:
     gone = "no controller is alive since 00:00:40; this is what the last one wrote."
     lines = status_text(replace(ten_forty()[0], run="r"), None, 100.0, known).splitlines()
     assert lines[:3] == [f"r: {gone}", "Take over: relight run --run-dir /r", "r: no incident is open."]
+    halted = History(run="r", halted=Halted(1.0, Reason.NO_SPARE, "none is left", "a spare"))
+    on = 'To go on: relight resume r --because "...", then relight run --run-dir /r'
+    assert status_text(halted, None, 100.0, known).splitlines()[1] == on
+    in_job = replace(halted, job=HoldingJob("12", "s", 1.0))
+    assert status_text(in_job, None, 100.0, known).splitlines()[1].startswith(f"{on}; where its job is over, submit")
     assert standing(History(run="r"), known) == f"{gone} Before: not started yet."
     assert standing(History(run="r", ended="It is done"), known) == "It is done."
     halted = standing(History(run="r", halted=Halted(1.0, Reason.SAME_DATA, "x", "y")), known)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import Scene, training
+from click.testing import CliRunner
+from console_run import journaled
 from test_leaving import JOB, ends_in
 
 from policies.facts import UNKNOWN, NodeState
 from policies.quarantine import for_good, on_probation, returning
 from supervisor import actions
 from supervisor.answers import Reply, judge
+from supervisor.commands.unbar import command
+from supervisor.errors import NOT_YET_EXIT, UserError
 from supervisor.journal.entries import ModeSet, Paused, Resumed, Unbarred
 from supervisor.journal.requests import Request
 from supervisor.telling.plan_page import past_of, past_text
@@ -123,6 +128,17 @@ def test_what_is_not_barred_is_refused_and_the_barred_are_named(swapped: Scene) 
         assert wrong.answer.text == f"{nodes[-1]} is not barred. Barred: n1"
     assert unbar(training(), "n1").answer.text == "n1 is not barred. Barred: none"
     assert unbar(swapped).answer.text == "no node is named. Barred: n1"
+
+
+def test_what_is_not_barred_is_refused_at_once_where_nobody_would_hear_the_refusal(
+    swapped: Scene, tmp_path: Path
+) -> None:
+    run = journaled(tmp_path, swapped)
+    for names in (["n7"], ["n1", "n7"], [""]):
+        told = CliRunner().invoke(command, [run.root, *names]).exception
+        assert isinstance(told, UserError)
+        assert "is not barred. Barred: n1" in str(told)
+    assert CliRunner().invoke(command, [run.root, "n1"], standalone_mode=False).return_value == NOT_YET_EXIT
 
 
 def test_lifted_twice_is_said_and_journaled_once(swapped: Scene) -> None:
