@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from threading import Event
@@ -12,6 +13,7 @@ import click
 from supervisor.errors import UserError
 
 if TYPE_CHECKING:
+    from supervisor.rundir import RunDir
     from supervisor.telling.targets import Targets
 
 
@@ -36,12 +38,14 @@ def command(runs: tuple[str, ...], config: str | None, read_only: bool, detach: 
     from supervisor.app import log_to_stderr  # noqa: PLC0415 - `relight --help` need not wait for it
     from supervisor.guard import watch  # noqa: PLC0415
     from supervisor.rundir import RunDir  # noqa: PLC0415
-    from supervisor.settings import frozen, read_settings  # noqa: PLC0415
+    from supervisor.settings import read_settings  # noqa: PLC0415
     from supervisor.telling import targets  # noqa: PLC0415
 
-    places = [RunDir.of(run).must_exist() for run in runs]
+    # Another host may boot before the run's file system is mounted there: then that is what is told.
+    elsewhere = read_only and config is not None
+    places = [RunDir.of(run) if elsewhere else RunDir.of(run).must_exist() for run in runs]
     given = targets.gather(read_settings(config).notify, config) if config else None
-    told = [(run, frozen(run.root).run.name, given or targets.read(run.root) or targets.Targets()) for run in places]
+    told = [(run, _name(run), given or targets.read(run.root) or targets.Targets()) for run in places]
     for run, name, whom in told:
         if not whom.any:
             raise UserError(
@@ -70,6 +74,16 @@ def command(runs: tuple[str, ...], config: str | None, read_only: bool, detach: 
     for lock in held:
         lock.close()
     return 0
+
+
+def _name(run: RunDir) -> str:
+    """As its settings have it; that of its folder where they can't be read."""
+    from supervisor.settings import frozen  # noqa: PLC0415
+
+    try:
+        return frozen(run.root).run.name
+    except UserError:
+        return os.path.basename(run.root)
 
 
 def _try(name: str, whom: Targets) -> int:

@@ -33,9 +33,10 @@ def command(run: str | None, as_json: bool) -> int:
     from policies.reasons import Reason  # noqa: PLC0415
     from supervisor.commands.asking import look  # noqa: PLC0415
     from supervisor.drill_files import read_all  # noqa: PLC0415
+    from supervisor.journal.requests import pending  # noqa: PLC0415
     from supervisor.telling.drills import drills_line  # noqa: PLC0415
     from supervisor.telling.due import LOOK_SOON  # noqa: PLC0415
-    from supervisor.telling.say import sentence  # noqa: PLC0415
+    from supervisor.telling.say import clean, sentence  # noqa: PLC0415
     from supervisor.telling.status import VIEW  # noqa: PLC0415
     from supervisor.telling.story import status_text, to_json  # noqa: PLC0415
 
@@ -59,6 +60,9 @@ def command(run: str | None, as_json: bool) -> int:
         if status and status.reason in LOOK_SOON | {Reason.ARCHIVE_BLIND}:
             soon = "It can't go on" if status.decision == "wait" else "Look at it soon"
             click.echo(f"{soon}: {sentence(status.text)} See: relight runbook {status.reason}")
+        if filed := [] if seen.alive else pending(seen.run.root):
+            said = ", ".join(f"{one.what} ({clean(one.who, 64)})" for one in filed[:8])
+            click.echo(f"Filed, for the next controller to answer: {said}.")
         if drills or seen.settings.archive.place:
             click.echo(drills_line(drills, seen.now))
     if seen.history.halted:

@@ -229,6 +229,8 @@ def run_directory(machine: Machine) -> Check:
     if seen.trouble:
         right = "a folder of yours on a file system where link(2) excludes and rename(2) replaces at once"
         return Check("run-directory", "bad", f"{where}: {seen.trouble}", right)
+    if seen.tried_in == "/":
+        return Check("run-directory", "warn", f"{where}: none of its folders is here", "is its file system mounted?")
     return Check("run-directory", "ok", f"{where}: exclusive link and atomic rename hold on this machine")
 
 

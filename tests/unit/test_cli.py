@@ -162,6 +162,7 @@ def test_nodes_to_be_unbarred_are_filed_one_by_one(relight, tmp_path: Path) -> N
     scene.settle()
     root = journaled(tmp_path, scene)
     assert relight("unbar", "demo", "n1", "n[1-1]", "--because", "repaired")[0] == 3
+    assert "Filed, for the next controller to answer: unbar (" in relight("status", "demo")[1]
     filed = requests.pending(root)
     assert [(r.what, r.nodes, r.why) for r in filed] == [("unbar", ("n1", "n1"), "repaired")]
 

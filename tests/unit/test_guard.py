@@ -368,6 +368,19 @@ def test_a_trial_tells_everybody_once_and_says_how_it_went(tmp_path: Path) -> No
     assert tried.output == "command: not told: false: exit 1\njson (urls 1): told\n"
 
 
+def test_another_host_may_begin_to_look_before_the_run_directory_is_mounted(tmp_path: Path) -> None:
+    """A guard that only ended would be started in vain again and again, and nobody would be told."""
+    gone = str(tmp_path / "not-mounted" / "demo")
+    config = tmp_path / "relight.toml"
+    config.write_text(f'[notify]\ncommand = ["sh", "-c", "cat >{tmp_path}/said"]\n')
+    words = [gone, "--config", str(config), "--try"]
+    assert CliRunner().invoke(command, [*words, "--read-only"], standalone_mode=False).return_value == 0
+    assert (tmp_path / "said").exists()
+    assert not Eye(gone, probes=False).look().there  # which is told after its time
+    refused = CliRunner().invoke(command, words)
+    assert "no run of relight is here" in str(refused.exception)
+
+
 def test_with_nobody_to_tell_there_is_no_guard(tmp_path: Path) -> None:
     run = journaled(tmp_path, waiting())
     refused = CliRunner().invoke(command, [run.root])
