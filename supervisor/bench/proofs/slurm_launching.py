@@ -22,7 +22,7 @@ from supervisor.bench.real_run import Shape
 from supervisor.bench.slurmbed import install, ranks
 from supervisor.bench.slurmbed.bed import SlurmBed
 from supervisor.bench.slurmbed.config import Shape as BedShape
-from supervisor.bench.slurmbed.supervised import OVER, SlurmRun, new_folder
+from supervisor.bench.slurmbed.supervised import SlurmRun, new_folder
 
 SHAPE = Shape(
     tp=1, pp=2, dp=2, ranks_per_node=2, spares=1, steps=48, save_every=8, asynchronous=True,
@@ -91,9 +91,7 @@ def survive(work: Work, run: SlurmRun, name: str, strike: Callable[[SlurmRun], N
         end = run.wait_over()
         history = run.history()
         work.check(f"{name}: the run has finished ({end})", ok=history.ended == "finished")
-        state = run.until(
-            lambda: found if (found := run.bed.job_state(run.at)) in OVER else "", "the end of the job", 60
-        )
+        state = run.wait_job()
         work.check(f"{name}: its job is {state}", ok=state == "COMPLETED")
         first = {one.rank for i in history.incidents if i.diagnosis for one in i.diagnosis.first}
         work.check(

@@ -98,6 +98,7 @@ def survive(work: Work, bed: SlurmBed, name: str, case: Case, calm: str) -> None
         before = run.slots()
         case.strike(run)
         end = run.wait_over(360)
+        end = end if case.finishes else run.wait_job()
         _judge(work, run, name, case, end, before, calm)
     finally:
         _end(run, outside)

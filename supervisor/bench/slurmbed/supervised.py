@@ -186,6 +186,15 @@ class SlurmRun:
 
         return self.until(look, "the end of the job", seconds)
 
+    def wait_job(self, seconds: float = 60) -> str:
+        """Until its last job is over for good; the job's state. One that has lost a node takes minutes."""
+
+        def look() -> str:
+            state = self.bed.job_state(self.at)
+            return state if state in OVER else ""
+
+        return self.until(look, "the end of the job", seconds)
+
     def until(self, look: Callable[[], T], what: str, seconds: float) -> T:
         """Look until there is something. Raises UserError with the last words of the job."""
         end = time.monotonic() + seconds
