@@ -333,9 +333,16 @@ def test_no_count_is_lost(place: Place) -> None:
 
 
 def test_a_store_that_looks_and_then_replaces_loses_counts(tmp_path: Path) -> None:
+    # Whether two meet between look and replace is for the machine to say; of 20 rounds, some do.
+    def loses(number: int) -> bool:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        added, there = trials.count_up(partial(PlainFiles, str(folder)), 4, 25, pool)
+        assert added == 100
+        return there < added
+
     with ThreadPoolExecutor(4) as pool:
-        added, there = trials.count_up(partial(PlainFiles, str(tmp_path)), 4, 25, pool)
-    assert there < added == 100
+        assert any(loses(number) for number in range(20))
 
 
 def test_a_killed_writer_leaves_no_half(tmp_path: Path) -> None:

@@ -113,7 +113,13 @@ def test_on_a_login_node(bed, place):
     code, found = doctor(bed, place)
     assert {n: s for n, s in states(found).items() if s in {"bad", "unknown"}} == {}
     assert code == 0
-    assert {n for n, s in states(found).items() if s == "warn"} <= {"proctrack", "torch", "nvrx", "pyslurm"}
+    assert {n for n, s in states(found).items() if s == "warn"} <= {
+        "proctrack",
+        "unkillable",
+        "torch",
+        "nvrx",
+        "pyslurm",
+    }
     assert found["rights"]["seen"] == "root may drain nodes (root or SlurmUser)"
     assert found["munge"]["state"] == found["cluster-nodes"]["state"] == "ok"
     assert (found["rows"], states(found, "nodes")) == ([], {})
