@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -197,14 +198,21 @@ def _kept_too_late(request: Request, history: History, now: float) -> str | None
     return f"{late} is barred already. Lift that: relight unbar {history.run} {late}" if late else None
 
 
+def not_barred(nodes: Sequence[str], barred: Collection[str]) -> str:
+    """Why no bar of these nodes can be lifted, with those that could be; empty where each of them is barred."""
+    free = next((node for node in nodes if node not in barred), None)
+    if free is None and nodes:
+        return ""
+    shown = ", ".join(sorted(barred)[:8]) + (" ..." if len(barred) > 8 else "")
+    what = f"{free} is not barred" if free is not None else "no node is named"
+    return f"{what}. Barred: {shown or 'none'}"
+
+
 def _unbar(request: Request, history: History, view: View, now: float) -> Reply:
     """Lift the bars of nodes that are repaired. Nothing is believed of them: they come back through their checks."""
     barred, open_ones = history.barred(now), [b for b in history.bars if b.returned_at is None]
-    free = next((node for node in request.nodes if node not in barred), None)
-    if free is not None or not request.nodes:
-        shown = ", ".join(sorted(barred)[:8]) + (" ..." if len(barred) > 8 else "")
-        what = f"{free} is not barred" if free is not None else "no node is named"
-        return _no(request, f"{what}. Barred: {shown or 'none'}", 2)
+    if refusal := not_barred(request.nodes, barred):
+        return _no(request, refusal, 2)
     nodes = tuple(n for n in dict.fromkeys(request.nodes) if any(b.node == n and not b.lifted_by for b in open_ones))
     if not nodes:
         return _yes(request, f"lifted already: {', '.join(request.nodes)}; back once the checks pass")

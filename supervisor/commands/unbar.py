@@ -25,6 +25,7 @@ Of the open plan, before it is barred: relight plan RUN --keep-node NODE.""",
 def command(run: str, nodes: tuple[str, ...], why: str) -> int:
     """Lift the bar of nodes of RUN that were repaired."""
     from slurm.hostlist import expand  # noqa: PLC0415
+    from supervisor.answers import not_barred  # noqa: PLC0415
     from supervisor.commands.asking import ask, look  # noqa: PLC0415
     from supervisor.errors import UserError  # noqa: PLC0415
 
@@ -33,8 +34,7 @@ def command(run: str, nodes: tuple[str, ...], why: str) -> int:
     except ValueError as error:
         raise UserError(f"NODE: {error}. Wanted a name, or names as Slurm prints them: n[001-003]") from None
     seen = look(run)
-    barred = seen.history.barred(seen.now)
-    free = [name for name in named or ("no node",) if name not in barred]
-    if free and not seen.alive:  # nobody would be told of the refusal, when the next controller gives it
-        raise UserError(f"{free[0]} is not barred. Barred: {', '.join(sorted(barred)[:8]) or 'none'}")
+    why_not = "" if seen.alive else not_barred(named, seen.history.barred(seen.now))
+    if why_not:  # nobody would be told of the refusal, when the next controller gives it
+        raise UserError(why_not)
     return ask(seen, "unbar", nodes=named, why=why)
