@@ -330,6 +330,29 @@ def test_a_wrong_token_is_told_so_and_a_viewer_may_only_look(stage: Stage) -> No
         assert not run.history.halted
 
 
+def test_a_refusal_that_comes_late_does_not_send_the_next_one_out(stage: Stage) -> None:
+    stage.allowed |= {401}
+    with stage.run(Told(name="late", past_s=300)):
+        page = stage.page()
+        held: list[Any] = []
+
+        def hold(route: Any) -> None:
+            """Of the first two questions, with the wrong token, one is answered only when the right one is in use."""
+            held.append(route) if not held else route.continue_()
+
+        page.route("**/api/runs", hold)
+        page.goto(f"{stage.console.address}#token=relight_00000000_{'A' * 43}&run=late")
+        expect(page.get_by_role("alert")).to_contain_text("not valid")
+        page.get_by_label("Token").fill(stage.console.viewer)
+        page.get_by_role("button", name="Come in").click()
+        expect(page.locator("#headline")).to_contain_text("Training")
+        assert len(held) == 1
+        with page.expect_response(lambda came: came.url.endswith("/api/runs") and came.status == 200):
+            held[0].continue_()  # and once it has come, the page goes on asking
+        expect(page.locator("#headline")).to_contain_text("Training")
+        expect(page.get_by_label("Token")).to_have_count(0)
+
+
 def hostile(root: Path, name: str) -> None:
     """A run whose earliest error, cascade, node check and halt are all hostile text."""
     scene = waiting()
@@ -421,6 +444,29 @@ DRAWN = """async () => {
   made.remove();
   return [Math.round(read - began), Math.round(drawn - read)];
 }"""
+
+
+STAYS = """async () => {
+  const { patch } = await import('/page/dom.js');
+  const { wall } = await import('/page/wall.js');
+  const { lists } = await import('/page/nodes.js');
+  const doc = await (await import('/page/api.js')).get('/api/runs/pressed/nodes');
+  const place = document.createElement('div');
+  const show = (now) => patch(place, wall(now, 900, () => {}), lists(now, 'pressed'));
+  show(doc);
+  const cell = place.querySelector("[data-slot='3']");
+  const link = place.querySelector("a[href$='n0003']");
+  for (const slot of doc.slots) if (slot.slot !== 3) slot.holder.state = 'silent';
+  show(doc);
+  return [place.contains(cell), cell.dataset.slot, place.contains(link), link.textContent];
+}"""
+
+
+def test_what_is_pressed_stays_what_it_was_when_others_come_before_it(stage: Stage) -> None:
+    with stage.run(lost("pressed")):
+        page = stage.open("run=pressed")
+        expect(page.locator("[data-slot='3'].is-suspect")).to_be_visible()
+        assert page.evaluate(STAYS) == [True, "3", True, "n0003"]
 
 
 def test_six_hundred_and_forty_nodes_are_drawn(stage: Stage) -> None:

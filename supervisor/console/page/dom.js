@@ -28,7 +28,10 @@ export function h(kind, props, ...children) {
   return made;
 }
 
-/** Make the children of `parent` look like `fresh`, with as little change as can be: focus, scroll and what is unfolded stay. */
+/**
+ * Make the children of `parent` look like `fresh`, with as little change as can be: focus, scroll and what is unfolded stay.
+ * What has a `data-key` stays what it is wherever it goes: a finger on it opens what it lay on. The rest goes by its place.
+ */
 export function patch(parent, ...fresh) {
   const wanted = fresh.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
   const nodes = wanted.map((one) => (one instanceof Node ? one : document.createTextNode(plain(one))));

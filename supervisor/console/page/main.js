@@ -60,17 +60,19 @@ async function refresh(anew = []) {
 
 async function read(doc) {
   const from = path(doc);
-  state.reading.add(from);
+  const { reading } = state;
+  const late = () => state.reading !== reading || path(doc) !== from; // somebody has gone elsewhere, or come in anew, meanwhile
+  reading.add(from);
   state.readAt[doc] = performance.now();
   try {
     const told = await get(from);
-    if (!state.inside || path(doc) !== from) return; // somebody has gone elsewhere meanwhile
+    if (late()) return;
     take(doc, told);
     if (doc === state.troubleIn) state.trouble = "";
   } catch (error) {
-    if (path(doc) === from) failed(doc, error);
+    if (!late()) failed(doc, error);
   } finally {
-    state.reading.delete(from);
+    reading.delete(from);
     draw();
   }
 }
@@ -289,6 +291,7 @@ function go() {
 function enter(token) {
   if (token) setToken(token);
   state.inside = true;
+  state.reading = new Set();
   state.end?.();
   state.end = null;
 }
@@ -297,7 +300,7 @@ function out(why) {
   forget();
   close();
   state.end?.();
-  Object.assign(state, { inside: false, docs: {}, readAt: {}, runs: [], you: null, end: null, row: null });
+  Object.assign(state, { inside: false, reading: new Set(), docs: {}, readAt: {}, runs: [], you: null, end: null, row: null });
   document.title = "relight";
   for (const id of ["top", "warnings", "views", "live"]) patch($(id));
   askToken($("main"), why, () => {

@@ -71,9 +71,9 @@ export function lists(doc, run) {
   return h(
     "section",
     { class: "panel columns" },
-    part("Slots not well", bad.map((slot) => h("li", null, link(run, slot.holder.node), ` slot ${number(slot.slot)}: ${slot.holder.why.join("; ") || MARKS[markOf(slot.holder)][1]}`))),
-    part("Spares", doc.spares.map((one) => h("li", null, h("span", { class: `chip is-${one.well ? "well" : markOf(one)}`, "aria-hidden": "true" }, one.well ? "" : MARKS[markOf(one)][0]), link(run, one.node), ` ${reasons(one)}`))),
-    part("Quarantine", doc.quarantined.map((one) => h("li", null, h("span", { class: "chip is-suspect", "aria-hidden": "true" }, "Q"), link(run, one.node), ` ${one.until === null ? "for good" : `until ${stamp(one.until)}`}, incident ${one.incident} (${one.reason}), ${one.state}`))),
+    part("Slots not well", bad.map((slot) => h("li", { "data-key": slot.slot }, link(run, slot.holder.node), ` slot ${number(slot.slot)}: ${slot.holder.why.join("; ") || MARKS[markOf(slot.holder)][1]}`))),
+    part("Spares", doc.spares.map((one) => h("li", { "data-key": one.node }, h("span", { class: `chip is-${one.well ? "well" : markOf(one)}`, "aria-hidden": "true" }, one.well ? "" : MARKS[markOf(one)][0]), link(run, one.node), ` ${reasons(one)}`))),
+    part("Quarantine", doc.quarantined.map((one) => h("li", { "data-key": one.node }, h("span", { class: "chip is-suspect", "aria-hidden": "true" }, "Q"), link(run, one.node), ` ${one.until === null ? "for good" : `until ${stamp(one.until)}`}, incident ${one.incident} (${one.reason}), ${one.state}`))),
   );
 }
 

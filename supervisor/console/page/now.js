@@ -108,7 +108,7 @@ export function warnings({ runs, run, docs, silentS, trouble }) {
     say("gone", "No controller is alive.", last, ` Nothing is watched or recovered until one is started: ${docs.status.take_over || "relight run"}`);
   }
   const others = run ? runs.filter((other) => other.run !== run && other.waits) : [];
-  if (others.length) say("others", "Also waiting for you:", others.slice(0, OTHERS).map((other, index) => [index ? ", " : "", h("a", { href: to(other.run) }, other.run)]), others.length > OTHERS ? ` and ${others.length - OTHERS} more.` : ".");
+  if (others.length) say("others", "Also waiting for you:", others.slice(0, OTHERS).map((other, index) => [index ? ", " : "", h("a", { "data-key": other.run, href: to(other.run) }, other.run)]), others.length > OTHERS ? ` and ${others.length - OTHERS} more.` : ".");
   return made;
 }
 
@@ -120,7 +120,7 @@ export function recent({ incidents }, run) {
     { class: "panel", "data-key": "recent", "aria-labelledby": "recent" },
     h("h2", { id: "recent" }, "Newest incidents"),
     rows.length
-      ? h("ul", { class: "plain" }, rows.map((one) => h("li", null, h("a", { href: to(run, { incident: one.number }) }, `Incident ${one.number}`), ` ${clock(one.at)}, ${one.reason}. ${sentence(one.state)}`)))
+      ? h("ul", { class: "plain" }, rows.map((one) => h("li", { "data-key": one.number }, h("a", { href: to(run, { incident: one.number }) }, `Incident ${one.number}`), ` ${clock(one.at)}, ${one.reason}. ${sentence(one.state)}`)))
       : h("p", { class: "dim" }, "None so far."),
   );
 }

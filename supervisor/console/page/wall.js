@@ -87,7 +87,7 @@ function cell(slot, x, y, size) {
   const off = (size - side) / 2;
   return h(
     "svg:g",
-    { "data-slot": slot.slot, class: `cell is-${mark}` },
+    { "data-key": slot.slot, "data-slot": slot.slot, class: `cell is-${mark}` }, // the key: a finger on a cell stays on this slot's
     h("svg:rect", { x: x + off, y: y + off, width: side, height: side, rx: mark === "well" ? Math.min(2, size / 5) : side / 2 }),
     letter ? h("svg:text", { x: x + size / 2, y: y + size / 2 + 0.5, "font-size": side * 0.72 }, letter) : null,
   );
