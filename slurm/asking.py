@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from slurm import parsing
 from slurm.calls import Answer, call
-from slurm.cluster import Unreadable
+from slurm.cluster import NotKnown, Unreadable
 from slurm.parsing import JobRow, ListedNode, ListedStep
 from slurm.reading import understood, understood_job
+
+NO_SUCH_JOB: Final = "Invalid job id specified"
+"""What commands say of a job or a step that slurmctld does not know (22.05 to 26.05)."""
 
 
 class Commands:
@@ -33,9 +37,11 @@ class Commands:
         self._away = True
 
     def job(self) -> JobRow | Unreadable:
-        """The job as it is now."""
+        """The job as it is now; NotKnown where Slurm has never heard of it, or has forgotten it."""
         told = self._told("squeue", "--noheader", "--states=all", f"--jobs={self.number}", "-o", parsing.JOB_FORMAT)
-        return told if isinstance(told, Unreadable) else understood_job("squeue", told, self.number)
+        if isinstance(told, Unreadable):
+            return NotKnown(told.why) if NO_SUCH_JOB in told.why else told
+        return understood_job("squeue", told, self.number)
 
     def steps(self) -> tuple[ListedStep, ...] | Unreadable:
         """The steps that Slurm lists. Of a job that it does not know it lists none: ask for the job first."""

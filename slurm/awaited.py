@@ -11,7 +11,7 @@ from typing import Final
 
 from slurm.asking import Commands
 from slurm.calls import clean_environment
-from slurm.cluster import Unreadable
+from slurm.cluster import NotKnown, Unreadable
 from slurm.parsing import JobRow
 from slurm.states import Phase
 
@@ -91,7 +91,7 @@ class Awaited:
         """How the job that follows this start of a job has ended ("job 17 is CANCELLED"); empty where it has not, or nobody knows.
 
         Said of a run that still waits for it: what has ended then has not taken it up. Slurm forgets a job that is over after
-        MinJobAge (300 s by default); what was seen of one stays.
+        MinJobAge (300 s by default): what was seen of one stays, and of one that nobody saw it is said that it is not known.
         """
         now = self._clock()
         if self._asked is None or self._asked[:2] != (job, start):
@@ -106,4 +106,6 @@ class Awaited:
         seen = self._ask(one)
         if isinstance(seen, JobRow):
             self._over = f"job {one} is {seen.state}" if seen.phase is Phase.ENDED else ""
+        elif isinstance(seen, NotKnown) and not self._over:
+            self._over = f"job {one} is not known to Slurm any more"
         return self._over

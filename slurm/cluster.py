@@ -104,6 +104,12 @@ class Unreadable:
     why: str
 
 
+class NotKnown(Unreadable):
+    """The cluster answers, and knows nothing of what was asked for: not there yet, forgotten, or hidden from who asks."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """One step: task i runs `argv` on `hosts[i]`, with SLURM_PROCID or RELIGHT_PROCID = i in its environment.

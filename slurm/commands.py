@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from slurm import launching, localfiles, parsing
-from slurm.asking import Commands
+from slurm.asking import NO_SUCH_JOB, Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
 from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
@@ -34,7 +34,6 @@ JUST_NOW_S = 1.0
 can also change while srun starts."""
 
 _PROBE = "relight-probe"
-_NO_SUCH_STEP = "Invalid job id specified"
 _ORDERING = threading.Lock()  # an order on its way is a file named after this process
 CLEAR_S: Final = 75.0
 """So long the steps of a job may take to end. A slurmstepd that has lost one below it in the tree of its step's nodes waits for
@@ -256,7 +255,7 @@ class SlurmCommands:
         answer = self._commands.ask("scancel", *ids)
         # One that has just ended is an error to scancel. A step that lost two nodes may stay listed while slurmctld itself
         # does not know it any more (22.05): nothing is left to be killed then.
-        unknown = answer.err.count(_NO_SUCH_STEP) >= max(1, answer.err.count("error:"))
+        unknown = answer.err.count(NO_SUCH_JOB) >= max(1, answer.err.count("error:"))
         if not answer.ok and not unknown and set(ids) & {step.id for step in self._steps()}:
             raise OSError(answer.why("scancel"))
         return not unknown

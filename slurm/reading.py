@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from slurm import localfiles, parsing
-from slurm.cluster import Unreadable
+from slurm.cluster import NotKnown, Unreadable
 from slurm.once import write_once
 from slurm.parsing import JobRow, ListedNode, ListedStep
 from slurm.states import Phase
@@ -111,7 +111,7 @@ def understood_job(who: str, told: str, number: str) -> JobRow | Unreadable:
     """The job of this number in the lines of `parsing.JOB_FORMAT`. One that is not there is not known, never over."""
     job = understood(who, told, lambda text: parsing.job(text, number))
     if job is None:
-        return Unreadable(f"job {number} is not known to Slurm")
+        return NotKnown(f"job {number} is not known to Slurm")
     if isinstance(job, JobRow) and job.phase is Phase.UNKNOWN:
         return Unreadable(f"job {number} is in a state that is not known: {job.state}")
     return job

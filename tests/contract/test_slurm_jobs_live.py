@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm.asking import Commands
-from slurm.awaited import Awaited
+from slurm.awaited import Awaited, note_of
 from slurm.cluster import ClusterView, Job, NodeCondition
 from slurm.commands import SlurmCommands
 from slurm.jobs import AGAIN_S, Following, Submission
@@ -171,6 +171,8 @@ def test_a_next_job_that_is_cancelled_while_it_waits_is_over(bed, tmp_path):
     assert over() == ""
     bed.run("scancel", after)
     assert over() == f"job {after} is CANCELLED"
+    Path(note_of(str(tmp_path), held.id, start)).write_text('{"schema": 1, "next": "9999"}')
+    assert over() == "job 9999 is not known to Slurm any more"
 
 
 def test_what_is_requeued_from_outside_begins_within_seconds_on_other_nodes(bed, tmp_path):

@@ -15,7 +15,7 @@ from console_run import journaled
 from sinks import http_sink
 
 from slurm.awaited import EVERY_S, Awaited, note_of
-from slurm.cluster import Unreadable
+from slurm.cluster import NotKnown, Unreadable
 from slurm.jobs import SUBMISSION, Submission
 from slurm.parsing import JobRow
 from slurm.states import Phase
@@ -72,10 +72,21 @@ def test_one_that_waits_runs_or_cannot_be_read_is_not_over(tmp_path: Path) -> No
         assert slurm.over(awaited) == ""
     slurm.answer = CANCELLED
     assert slurm.over(awaited) == "job 13 is CANCELLED"
-    slurm.answer = Unreadable("Invalid job id specified")  # as Slurm says of it five minutes later
+    slurm.answer = NotKnown("Invalid job id specified")  # as Slurm says of it five minutes later
     assert slurm.over(awaited) == "job 13 is CANCELLED"
     assert set(slurm.asked) == {"13"}
     assert awaited.over("13", "later") == ""  # that one was left for no other
+
+
+def test_one_that_slurm_has_forgotten_before_anybody_looked_is_told_of(tmp_path: Path) -> None:
+    noted(tmp_path, "13")
+    slurm = Cluster(NotKnown("Invalid job id specified"))
+    awaited = Awaited(str(tmp_path), slurm.job, lambda: slurm.now)
+    assert slurm.over(awaited) == "job 13 is not known to Slurm any more"
+    slurm.answer = Unreadable("slurmctld is away")
+    assert slurm.over(awaited) == "job 13 is not known to Slurm any more"
+    slurm.answer = NEXT  # another slurmctld had answered
+    assert slurm.over(awaited) == ""
 
 
 def test_slurm_is_asked_now_and_then_and_of_a_requeued_one_by_its_own_id(tmp_path: Path) -> None:
