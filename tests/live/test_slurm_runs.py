@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("case", ["slurmctld away", "batch host", "node drained"])
+@pytest.mark.parametrize("case", ["slurmctld away", "batch host"])
 def test_a_run_survives(case, calm, tmp_path):
     work = Work("slurm", str(tmp_path), tell=lambda _: None)
     with SlurmBed(Shape(nodes=cases.NODES)) as bed:
