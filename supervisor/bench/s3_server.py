@@ -46,7 +46,7 @@ def s3_server() -> Iterator[Server]:
         raise UserError("an S3 server for tests needs moto; pip install 'moto[s3]' flask flask-cors")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOTO_"))}
     child = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+        [sys.executable, "-m", "supervisor.bench.s3_in_order"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
