@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from slurm import parsing
-from slurm.calls import Answer, call
+from slurm.calls import Answer, call, hand_on
 from slurm.cluster import NotKnown, Unreadable
 from slurm.parsing import JobRow, ListedNode, ListedStep
 from slurm.reading import understood, understood_job
@@ -31,6 +31,10 @@ class Commands:
     ) -> Answer:
         """Run one command, with `env` beside the usual."""
         return call(argv, self._call_s if deadline_s is None else deadline_s, {**self.env, **(env or {})}, cwd)
+
+    def submit(self, *words: str, cwd: str, env: Mapping[str, str]) -> Answer:
+        """sbatch, which hands its environment on to the job: `env` beside the usual, and nothing of ours."""
+        return hand_on(("sbatch", *words), self._call_s, {**self.env, **env}, cwd)
 
     def doubt(self) -> None:
         """Somebody else had no answer from Slurm: the next read begins with a ping."""
@@ -59,6 +63,8 @@ class Commands:
         """The leaf switch of a node, where Slurm knows the topology. Asked once."""
         if self._switches is None:
             answer = self.ask("scontrol", "-o", "show", "topology")
+            if answer.code is None:
+                return None  # late: asked again at the next one
             try:
                 self._switches = parsing.switches(answer.out) if answer.ok else {}
             except ValueError:

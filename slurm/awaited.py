@@ -21,6 +21,10 @@ NOTE_MAX: Final = 1 << 20
 """Bytes of a note; it names the nodes that were left out."""
 EVERY_S: Final = 30.0
 """How often Slurm is asked for a job that may wait for days. Chosen."""
+NOT_TAKEN_S: Final = 900.0
+"""So long a next job may run before it takes the run up: an image is pulled, a file system mounted. Then its batch host is lost,
+or its script hangs. Chosen.
+"""
 CALL_S: Final = 15.0
 """squeue itself gives up after 9 to 10 s when slurmctld is away."""
 
@@ -86,12 +90,14 @@ class Awaited:
         self._clock = clock
         self._asked: tuple[str, str, float] | None = None
         self._over = ""
+        self._runs: tuple[str, float] | None = None
 
     def over(self, job: str, start: str) -> str:
         """How the job that follows this start of a job has ended ("job 17 is CANCELLED"); empty where it has not, or nobody knows.
 
-        Said of a run that still waits for it: what has ended then has not taken it up. Slurm forgets a job that is over after
-        MinJobAge (300 s by default): what was seen of one stays, and of one that nobody saw it is said that it is not known.
+        Said of a run that still waits for it: what has ended then has not taken it up, and what has run for NOT_TAKEN_S will not.
+        Slurm forgets a job that is over after MinJobAge (300 s by default): what was seen of one stays, and of one that nobody
+        saw it is said that it is not known.
         """
         now = self._clock()
         if self._asked is None or self._asked[:2] != (job, start):
@@ -105,7 +111,15 @@ class Awaited:
         one = following if following.isascii() and following.isdigit() else job  # else it is the same job, requeued
         seen = self._ask(one)
         if isinstance(seen, JobRow):
-            self._over = f"job {one} is {seen.state}" if seen.phase is Phase.ENDED else ""
+            self._over = f"job {one} is {seen.state}" if seen.phase is Phase.ENDED else self._idle(one, seen, now)
         elif isinstance(seen, NotKnown) and not self._over:
             self._over = f"job {one} is not known to Slurm any more"
         return self._over
+
+    def _idle(self, one: str, seen: JobRow, now: float) -> str:
+        """Has it been seen to run for too long? By our own clock; once it takes the run up nobody asks any more."""
+        runs = f"{one} {seen.start}" if seen.phase is Phase.RUNNING else ""
+        if self._runs is None or self._runs[0] != runs:
+            self._runs = (runs, now)
+        late = bool(runs) and now - self._runs[1] >= NOT_TAKEN_S
+        return f"job {one} runs for more than {NOT_TAKEN_S / 60:.0f} min" if late else ""

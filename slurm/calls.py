@@ -51,6 +51,11 @@ def call(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: st
 
     It speaks English and UTC, whatever the language and zone of who asks.
     """
+    return hand_on(argv, deadline_s, {**env, "LC_ALL": "C", "TZ": "UTC"}, cwd)
+
+
+def hand_on(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: str | None = None) -> Answer:
+    """The same with this environment as it is: for a command that hands it on to what it starts."""
     try:
         return _ran(argv, deadline_s, env, cwd)
     except OSError as error:
@@ -64,7 +69,7 @@ def _ran(argv: Sequence[str], deadline_s: float, env: Mapping[str, str], cwd: st
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=dict(env) | {"LC_ALL": "C", "TZ": "UTC"},
+        env=dict(env),
         cwd=cwd,
         start_new_session=True,
     ) as process:

@@ -18,7 +18,7 @@ from slurm import launching, localfiles, parsing
 from slurm.asking import NO_SUCH_JOB, Commands
 from slurm.barring import Bars
 from slurm.calls import clean_environment
-from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, StepRow, Unreadable
+from slurm.cluster import ClusterView, LaunchSpec, NodeCondition, NodeRow, NotKnown, StepRow, Unreadable
 from slurm.jobs import Following, Jobs
 from slurm.parsing import JobRow, ListedStep
 from slurm.reading import Listing, Reader, Source
@@ -199,7 +199,8 @@ class SlurmCommands:
         if self._end_job:
             answer = self._commands.ask("scancel", self._job)
             job = self.job()
-            if not answer.ok and not (isinstance(job, JobRow) and job.phase is Phase.ENDED):
+            over = isinstance(job, NotKnown) or (isinstance(job, JobRow) and job.phase is Phase.ENDED)
+            if not answer.ok and not over:
                 raise OSError(answer.why("scancel"))
 
     def on_change(self, callback: Callable[[], None]) -> None:

@@ -41,6 +41,8 @@ within the second in which it has ended: 5 of 8 with StartTime=now, none of 8 wi
 """
 TOO_MANY: Final = "Requested node configuration is not available"
 """What sbatch says at once where the partition has fewer nodes than are asked for, without the excluded ones (22.05.8)."""
+_OF_SLURM: Final = ("SBATCH_CPU_BIND", "SBATCH_MEM_BIND")
+"""Of the variables that sbatch obeys, those that Slurm itself sets in a batch script: they tell of this job alone."""
 _PHASES: Final[Mapping[Phase, Literal["waiting", "running", "ending", "ended"]]] = {
     Phase.WAITING: "waiting",
     Phase.RUNNING: "running",
@@ -249,24 +251,28 @@ class Jobs:
         be requeued. Raises OSError.
         """
         try:
-            return self._submit(row, submission, ",".join(without))
+            return self._submit(row, submission, parsing.job_name(shown), without)
         except OSError:
             self._refused += 1
             if self._refused < REFUSED_MAX or not (self._following.requeue and self._times.requeue):
                 raise
             return self._waiting(row, shown)  # one of which only the reply was lost
 
-    def _submit(self, row: JobRow, submission: Submission, without: str) -> str:
-        words = ["--parsable", f"--dependency=afterany:{row.id}", *([f"--exclude={without}"] if without else [])]
-        # As `relight sbatch` has it: inside the job nothing else tells of --no-kill, nor of who has asked for it.
-        known = {"SBATCH_NO_KILL": "set", SUBMISSION: replace(submission, follows=row.id).text()}
-        answer = self._commands.ask("sbatch", *words, *submission.words, cwd=submission.cwd, env=known)
+    def _submit(self, row: JobRow, submission: Submission, name: str, without: Sequence[str]) -> str:
+        # By the name of this job the next one is found again; the script may have another.
+        words = ["--parsable", f"--job-name={name}", f"--dependency=afterany:{row.id}"]
+        words += [f"--exclude={','.join(without)}"] if without else []
+        # What this one was submitted with by variables (account, partition, QOS) was for all of its jobs. As `relight sbatch`
+        # has it: inside the job nothing else tells of --no-kill, nor of who has asked for it.
+        theirs = {k: v for k, v in os.environ.items() if k.startswith("SBATCH_") and not k.startswith(_OF_SLURM)}
+        known = {**theirs, "SBATCH_NO_KILL": "set", SUBMISSION: replace(submission, follows=row.id).text()}
+        answer = self._commands.submit(*words, *submission.words, cwd=submission.cwd, env=known)
         # A job that is as large as its partition can't be had again without the barred nodes: each costs a spare then.
-        for fewer in range(1, 1 + len(without.split(",")) if without else 1):
+        for fewer in range(1, 1 + len(without)):
             smaller = submission.smaller(fewer)
             if TOO_MANY not in answer.err or not smaller:
                 break
-            answer = self._commands.ask("sbatch", *words, *smaller, cwd=submission.cwd, env=known)
+            answer = self._commands.submit(*words, *smaller, cwd=submission.cwd, env=known)
         number = answer.out.strip().split(";")[0]
         if not answer.ok or not number.isdigit():
             raise OSError(answer.why("sbatch"))
@@ -284,7 +290,8 @@ class Jobs:
             with open(mark, "a", encoding="ascii"):  # from inside nobody is left to note it afterwards
                 answer = self._commands.ask("scontrol", "requeue", row.id)
             if not answer.ok:
-                os.unlink(mark)
+                if answer.code is not None:  # one that was late may have been heard all the same
+                    os.unlink(mark)
                 raise OSError(answer.why("scontrol requeue"))
         until = time.monotonic() + PENDING_S
         while not (isinstance(seen := self._commands.job(), JobRow) and seen.phase is Phase.WAITING):

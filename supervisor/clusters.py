@@ -15,7 +15,7 @@ import structlog
 
 from slurm import native_process
 from slurm.asking import Commands
-from slurm.cluster import Cluster, Unreadable
+from slurm.cluster import Cluster, NotKnown, Unreadable
 from slurm.commands import SlurmCommands
 from slurm.jobs import SUBMISSION, Following, Submission
 from slurm.local import LocalCluster
@@ -44,6 +44,8 @@ class Opened:
     free_port: Callable[[], int]
 
 
+UNREAD_S, UNREAD_MAX_S = 5.0, 600.0
+"""How often the job before is asked for while Slurm does not answer, and how long. Chosen."""
 OUTSIDE = "outside"
 """In place of a job's id: the controller is not in the run's job, which is the one that last ran it."""
 
@@ -78,7 +80,8 @@ def _slurm(run: RunDir, settings: Settings, asked: str) -> Opened:
     seen = cluster.read()
     wanted = settings.shape().slots_needed
     # One that can't be read now is waited for by the loop: to end here would end the job, and every rank with it.
-    if not isinstance(seen, Unreadable) and len(seen.nodes) < wanted:
+    waits = not isinstance(seen, Unreadable) and seen.job is not None and seen.job.phase == "waiting"
+    if not isinstance(seen, Unreadable) and not waits and len(seen.nodes) < wanted:
         raise UserError(f"cluster slurm: the layout needs {wanted} nodes, job {job} has {len(seen.nodes)}")
     here = os.environ.get("SLURMD_NODENAME", "")
     tell = one.listen or (cluster.address(here) if here else os.uname().nodename)
@@ -106,15 +109,19 @@ def _reads(settings: ClusterSettings) -> Callable[[Commands], Source] | None:
 
 def in_its_job(run: RunDir) -> bool:
     """Are we in the Slurm job that runs this run?"""
-    return _noted(run) is not None and _noted(run) == os.environ.get("SLURM_JOB_ID")
+    try:
+        noted = _noted(run)
+    except OSError:  # not known: to end would end the job
+        return "SLURM_JOB_ID" in os.environ
+    return noted is not None and noted == os.environ.get("SLURM_JOB_ID")
 
 
 def _noted(run: RunDir) -> str | None:
-    """The job that last ran the run; None where none has."""
+    """The job that last ran the run; None where none has. Raises OSError."""
     try:
         with open(run.path("job.json"), "rb") as file:
             return str(json.loads(file.read(4096))["job"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -143,7 +150,14 @@ def _must_be_over(run: RunDir, before: str, job: str) -> None:
     """With its batch host lost, and nobody outside, a job runs on without a controller: its ranks train on. Raises UserError."""
     if before == job:
         return
-    seen = SlurmCommands(run.root, before).job()
+    slurm, until, said = SlurmCommands(run.root, before), time.monotonic() + UNREAD_MAX_S, ""
+    while isinstance(seen := slurm.job(), Unreadable) and not isinstance(seen, NotKnown):
+        if time.monotonic() >= until:
+            raise UserError(f"job {before} has run {run.root}, and whether it still does can't be read: {seen.why}")
+        if seen.why != said:
+            structlog.get_logger().warning("job-before-unreadable", job=before, why=seen.why)
+        said = seen.why
+        time.sleep(UNREAD_S)  # Slurm announces nothing
     if isinstance(seen, JobRow) and seen.phase in {Phase.RUNNING, Phase.PAUSED}:
         raise UserError(
             f"job {before} still runs {run.root} and has no controller: "

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.errors import OWN_FAULT_EXIT, REFUSED_EXIT, UserError
+from supervisor.errors import NOT_YET_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT, UserError
 
 if TYPE_CHECKING:
     from supervisor.settings import Settings
+
+_HELD = frozenset({REFUSED_EXIT, OWN_FAULT_EXIT})
+_NOT_BEGUN = frozenset({2, NOT_YET_EXIT})
 
 
 @click.command(
@@ -66,10 +69,10 @@ def command(
     from supervisor.profiles import in_force  # noqa: PLC0415
 
     wishes = Wishes(cluster, config, profile, run_dir, command_line)
-    prepared = prepare(wishes)
-    if not epoch_only and not_begun.stopped_before(*prepared[:2]):
+    run, settings, rules = prepare(wishes)
+    if not epoch_only and not_begun.stopped_before(run, settings):
         click.echo(
-            f"relight: {prepared[1].run.name} was stopped after this job was asked for; it is not gone on with",
+            f"relight: {settings.run.name} was stopped after this job was asked for; it is not gone on with",
             err=True,
         )
         click.echo("relight: to go on, submit the job script again", err=True)
@@ -78,21 +81,22 @@ def command(
         as_it_was = is_taken_as_it_was(wishes)
         if as_it_was and os.path.exists("relight.toml"):
             click.echo("relight: relight.toml here is of another run; this one goes on as it was started", err=True)
-        say_whom_to_tell(prepared[0].root, prepared[1], config, as_it_was=as_it_was)
-        _say_what_to_know(prepared[1])
+        say_whom_to_tell(run.root, settings, config, as_it_was=as_it_was)
+        _say_what_to_know(settings)
         own = [sys.executable, "-m", "supervisor", *sys.argv[1:2], "--epoch-only"]
 
         def epoch(stop: str, again: bool) -> list[str]:
             return [*own, *(("--stop-asked", stop) if stop else ()), *(("--again",) if again else ()), *sys.argv[2:]]
 
+        began = time.time()
         code = parent.keep(epoch)
-        # To end here would end the job, and every rank with it.
-        while code in {REFUSED_EXIT, OWN_FAULT_EXIT} and in_its_job(prepared[0]):
-            ended = hold(prepared[0].root, code)
+        # To end here would end the job, and every rank with it; also where the next controller can't begin: of an edited
+        # relight.toml, or a folder that is away.
+        while in_its_job(run) and (code in _HELD or (code in _NOT_BEGUN and may_train(run.root, began))):
+            ended = hold(run.root, code)
             code = parent.keep(epoch) if ended is None else ended
         return code
     app.log_to_stderr()
-    run, settings, rules = prepared
     if not profile and is_taken_as_it_was(wishes):
         rules = in_force(look(run.root).history, settings.run.profile)
     parts = None
@@ -101,17 +105,29 @@ def command(
         return app.supervise(parts, stop_asked, again=again)
     except UserError as error:
         # With another controller at work, or a damaged journal, the job is held: that is no end of it.
-        if parts is None or error.exit_code not in {REFUSED_EXIT, OWN_FAULT_EXIT}:
+        if parts is None or error.exit_code not in _HELD:
             not_begun.tell(run, settings, error)
         raise
 
 
+def may_train(root: str, since: float) -> bool:
+    """May ranks live that a controller of this job has launched or taken over (since then, wall seconds)? Unknown is yes."""
+    from supervisor.commands.asking import look  # noqa: PLC0415
+
+    try:
+        history = look(root).history
+    except (UserError, OSError):
+        return True
+    attempt = history.attempt
+    return history.epoch_began_at >= since and attempt is not None and attempt.closed_at is None
+
+
 def hold(root: str, code: int, pause: Callable[[float], None] = time.sleep) -> int | None:
-    """Somebody outside of our job has taken the run over, or our controllers keep dying. None: it is our turn; else all is over."""
+    """Somebody outside has taken the run over, or our controllers keep dying or can't begin. None: our turn; else all is over."""
     from supervisor.commands.standing_by import stand_by  # noqa: PLC0415
     from supervisor.parent import WINDOW_S  # noqa: PLC0415
 
-    if code == OWN_FAULT_EXIT:
+    if code != REFUSED_EXIT:
         minutes = WINDOW_S / 60
         click.echo(f"relight: the job is held, for the ranks go on; the next try is in {minutes:.0f} min", err=True)
         pause(WINDOW_S)  # nothing announces that the cause is mended; who outside takes over is seen below

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import click
 
 from slurm.awaited import Awaited, is_awaited
 from supervisor.commands.asking import Seen, look
-from supervisor.errors import HALTED_EXIT
+from supervisor.errors import HALTED_EXIT, OWN_FAULT_EXIT, UserError
 from supervisor.journal.lease import is_alive, read_holder
 from supervisor.journal.requests import pending
 
@@ -30,10 +31,20 @@ def stand_by(
     is over then. Where no next job was asked for, whoever should have has died (the batch host is lost): it is our turn.
     `awaited`: who knows how the next job stands; default: Slurm.
     """
-    said, lost = False, ""
+    said, lost, unread = False, "", ""
     awaited = awaited or Awaited(root)
     while True:
-        seen = look(root)
+        try:
+            seen = look(root)
+            holder = read_holder(seen.run.path("lease"))
+        except (UserError, OSError) as error:  # in the job to end here would end every rank
+            if over_jobs and isinstance(error, UserError) and error.exit_code != OWN_FAULT_EXIT:
+                raise
+            if str(error) != unread:
+                click.echo(f"relight: {error}; it is looked at again", err=True)
+            unread = str(error)
+            pause(LOOK_S)
+            continue
         if not seen.alive:
             if seen.history.ended == "next-job" and over_jobs:
                 if _nobody_asked(seen):
@@ -53,13 +64,13 @@ def stand_by(
                 click.echo(f"{seen.history.run}: halted ({reason}). See: relight runbook {reason}", err=True)
                 return HALTED_EXIT
             return None
-        holder = read_holder(seen.run.path("lease"))
         if not said and holder is not None:
             said = True
             click.echo(f"relight: standing by; controller {holder.pid} on {holder.host} is at work", err=True)
         while holder is not None and is_alive(holder, time.time()):
             pause(LOOK_S)
-            holder = read_holder(seen.run.path("lease"))
+            with suppress(OSError):
+                holder = read_holder(seen.run.path("lease"))
 
 
 def _is_lifted(seen: Seen) -> bool:

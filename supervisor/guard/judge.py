@@ -30,6 +30,8 @@ GRACE_S: Mapping[str, float] = {
     "notice-under-way": 180.0,  # a first try has a deadline of its own
 }
 """So long each must last before it is said."""
+SURE_S = max(LEASE_S, STILL_S) + GRACE_S["controller-gone"]
+"""So long a guard that has just begun must have looked before it calls well what one before it found wrong."""
 NO_LEASE_S = 60.0
 """A run that has just been started has no lease yet."""
 
@@ -41,7 +43,7 @@ class Look:
     `dead`: the holder's process on this host is gone; None where it runs on another host. `history` None: the journal could not
     be read, and `unread` says why. `fault`: a fault of ours kept us from looking. `waits`: an open plan waits for a person.
     `over`: the run has ended and nobody is needed. `between`: it has left its job, and the next one was asked for; `next_over`:
-    how that one has ended, in Slurm's words, without having taken the run up.
+    why that one will not take the run up, with its state in Slurm's words.
     """
 
     there: bool = True
@@ -96,7 +98,10 @@ def judge(run: str, look: Look, memory: Memory, now: float) -> tuple[Memory, tup
     notices = [_notice(run, one, memory.again) for one in due]
     said = (memory.said & found.keys()) | {one.key for one in due}
     again = memory.again
-    if memory.said and not said and not found:
+    # A halted run that nobody holds any more is not looked at any more; that makes nothing well.
+    given_up = look.over and look.history is not None and look.history.halted is not None
+    sure = look.over or now - memory.began >= SURE_S
+    if memory.said and not said and not found and sure and not given_up:
         again += 1
         notices.append(_well(run, memory.said, again, _still(look)))
     elif memory.said and not said:
@@ -140,7 +145,7 @@ def matters(run: str, look: Look, memory: Memory, now: float) -> list[Matter]:
 def _controller(look: Look, memory: Memory, now: float) -> list[Matter]:
     """Is it at work? While a run waits for its next job there is none, perhaps for days."""
     if look.between and look.next_over:
-        means = "Nobody goes on with it. Submit the job script again; relight status says from where it goes on."
+        means = "Nobody goes on with it. Submit the job script again, once that job is over; relight status says from where."
         seen = f"The next {look.next_over}, and has not taken the run up."
         return [Matter("next-job-over", seen, means, "next-job", escalates=True)]
     if look.between:
@@ -237,7 +242,7 @@ TITLES: Mapping[str, str] = {
     "journal-not-writable": "the journal can't be written",
     "controller-gone": "the controller is gone",
     "controller-stuck": "the controller does not turn",
-    "next-job-over": "its next job is over and nobody goes on",
+    "next-job-over": "nobody goes on with it in its next job",
     "notice-not-delivered": "a notice was not delivered",
     "nobody-told": "it waits, and nobody was told",
     "notice-under-way": "it waits, and nobody has the notice yet",

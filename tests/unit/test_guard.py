@@ -138,6 +138,26 @@ def test_a_run_that_waits_or_is_halted_is_not_said_to_be_well() -> None:
     assert guard.see(60, telling(reached=("slack (urls 1)",))) == ["that is over; a plan waits for a person"]
 
 
+@pytest.mark.parametrize("kind", ["controller-gone", "controller-stuck"])
+def test_a_guard_that_begins_anew_calls_nothing_well_before_it_has_looked_for_long_enough(kind: str) -> None:
+    """What the one before it has told lasts; at the first look of the new one nothing can be said to stand still."""
+    guard = Guard()
+    guard.memory = replace(guard.memory, said=frozenset({kind}))
+    far = replace(WELL, dead=None)
+    assert guard.see(3600, far, renews=kind != "controller-gone", turns=kind != "controller-stuck") == []
+    guard.memory = replace(Memory(guard.now), said=frozenset({kind}))
+    assert guard.see(3600, far) == ["all well again"]
+
+
+def test_a_halted_run_that_nobody_holds_any_more_makes_nothing_well() -> None:
+    guard = Guard()
+    undelivered = telling(failed=(("slack (urls 1)", "HTTP 500"),), tries=1)
+    history = replace(HISTORY, halted=Halted(1.0, Reason.NO_SPARE, "no spare", "a spare"))
+    halted = replace(undelivered, history=history)
+    guard.memory = replace(guard.memory, said=frozenset({"notice-not-delivered plan:1"}))
+    assert guard.see(600, replace(halted, over=True)) == []
+
+
 def test_two_matters_are_well_again_only_when_both_are() -> None:
     guard = Guard()
     both = replace(FAULTS["controller-gone"], unwritable="Read-only file system")

@@ -14,7 +14,7 @@ from builders import training
 from console_run import journaled
 from sinks import http_sink
 
-from slurm.awaited import EVERY_S, Awaited, note_of
+from slurm.awaited import EVERY_S, NOT_TAKEN_S, Awaited, note_of
 from slurm.cluster import NotKnown, Unreadable
 from slurm.jobs import SUBMISSION, Submission
 from slurm.parsing import JobRow
@@ -86,6 +86,20 @@ def test_one_that_slurm_has_forgotten_before_anybody_looked_is_told_of(tmp_path:
     slurm.answer = Unreadable("slurmctld is away")
     assert slurm.over(awaited) == "job 13 is not known to Slurm any more"
     slurm.answer = NEXT  # another slurmctld had answered
+    assert slurm.over(awaited) == ""
+
+
+def test_one_that_runs_for_long_and_does_not_take_the_run_up_is_told_of(tmp_path: Path) -> None:
+    """Its batch host was lost, and --no-kill keeps it running; or its script hangs before relight run."""
+    noted(tmp_path, "13")
+    slurm = Cluster(replace(NEXT, state="RUNNING", phase=Phase.RUNNING, start=START))
+    awaited = Awaited(str(tmp_path), slurm.job, lambda: slurm.now)
+    for _ in range(int(NOT_TAKEN_S // EVERY_S)):
+        assert slurm.over(awaited) == ""
+    assert slurm.over(awaited) == "job 13 runs for more than 15 min"
+    slurm.answer = Unreadable("slurmctld is away")
+    assert slurm.over(awaited) == "job 13 runs for more than 15 min"
+    slurm.answer = replace(NEXT, state="RUNNING", phase=Phase.RUNNING, start="2026-12-02T05:15:02")  # requeued
     assert slurm.over(awaited) == ""
 
 

@@ -9,14 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import training
+from builders import APPROVE, training
+from click.testing import CliRunner
 from console_run import journaled
 
 from policies.reasons import Reason
 from supervisor import parent
-from supervisor.commands.run import hold
+from supervisor.commands import asking
+from supervisor.commands.run import command, hold, may_train
 from supervisor.commands.standing_by import stand_by
-from supervisor.errors import HALTED_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT
+from supervisor.errors import HALTED_EXIT, OWN_FAULT_EXIT, REFUSED_EXIT, UserError
 from supervisor.journal import requests
 from supervisor.journal.entries import Ended, HaltedEntry, JobBegan
 from supervisor.journal.requests import Request
@@ -81,6 +83,56 @@ def test_a_job_whose_controllers_keep_dying_is_held_and_tried_again(tmp_path: Pa
     scene.say(Ended("next-job"))
     left = journaled(tmp_path, scene, "left").root
     assert hold(left, REFUSED_EXIT, waited.append) == 0  # for the job that was left, all is over
+
+
+def test_a_controller_that_cannot_begin_ends_no_job_in_which_ranks_may_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One had died, and the next one found a relight.toml that was being edited: exit 2."""
+    scene = training()
+    began = scene.history.epoch_began_at
+    run = journaled(tmp_path, scene)
+    assert may_train(run.root, began)
+    assert not may_train(run.root, began + 1)  # it is another job that has begun it
+    scene = training(APPROVE)
+    scene.die(1)
+    scene.settle()  # a plan waits, and every rank is gone
+    assert not may_train(journaled(tmp_path, scene, "down").root, began)
+    assert may_train(str(tmp_path / "not-there"), began)
+
+    codes, held = iter([2, 0]), list[int]()
+    monkeypatch.setattr("supervisor.parent.keep", lambda _: next(codes))
+    monkeypatch.setattr("supervisor.clusters.in_its_job", lambda _: True)
+    monkeypatch.setattr("supervisor.commands.run.may_train", lambda *_: True)
+    monkeypatch.setattr("supervisor.commands.run.hold", lambda _, code: held.append(code))
+    words = ["--run-dir", str(tmp_path / "new"), "--", "true"]
+    assert CliRunner().invoke(command, words, standalone_mode=False).return_value == 0
+    assert held == [2]
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_who_stands_by_outlasts_what_cannot_be_read(
+    outside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the job its end is the end of every rank; a cache of NFS that is behind, or an error of it, passes."""
+    scene = training()
+    scene.say(Ended("finished"))
+    root = journaled(tmp_path, scene).root
+    damaged = UserError("000001.jsonl:2: not what was written", OWN_FAULT_EXIT)
+    faults: list[Exception] = [damaged, damaged, OSError(116, "Stale file handle")]
+    waited: list[float] = []
+
+    def looked(where: str) -> asking.Seen:
+        if faults:
+            raise faults.pop(0)
+        return asking.look(where)
+
+    monkeypatch.setattr("supervisor.commands.standing_by.look", looked)
+    assert stand_by(root, over_jobs=outside, pause=waited.append) == 0
+    assert len(waited) == 3
+    said = capsys.readouterr().err
+    assert said.count("not what was written") == 1
+    assert said.count("Stale file handle") == 1
 
 
 class WaitedError(Exception):

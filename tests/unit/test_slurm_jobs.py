@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pytest
 from slurm import parsing
 from slurm.asking import Commands
 from slurm.awaited import asked_for, is_awaited, left_out
-from slurm.calls import Answer
+from slurm.calls import Answer, clean_environment
 from slurm.jobs import REFUSED_MAX, Following, Jobs, Submission
 from slurm.parsing import JobRow, JobTimes
 from slurm.states import Phase
@@ -26,6 +27,7 @@ MAINT = (
     "ReservationName=x StartTime=2099-12-01T07:15:10 EndTime=2100-12-01T08:15:10 Nodes=n002 Flags=SPEC_NODES\n"
 )
 AGAIN = Submission(("--nodes=3", "/shared/job.sbatch"), "/shared")
+NAMED = "--job-name=llm 500b"
 
 
 class Told(Commands):
@@ -44,6 +46,10 @@ class Told(Commands):
             if word in self.answers:
                 return Answer(0, self.answers[word], "")
         return Answer(1, "", "error: no")
+
+    def submit(self, *words, cwd, env):
+        self.given = env
+        return self.ask("sbatch", *words, cwd=cwd, env=env)
 
     def job(self):
         return replace(ROW, start=self.start, phase=self.phases.pop(0) if len(self.phases) > 1 else self.phases[0])
@@ -130,13 +136,69 @@ def test_the_next_job_is_submitted_once_without_the_nodes_that_are_barred_or_exc
     jobs.next_job(ROW, ROW.start, ["n002"])
     jobs.next_job(ROW, ROW.start, ["n002"])
     assert submitted(told) == [
-        ("sbatch", "--parsable", "--dependency=afterany:12", "--exclude=n008,n009,n002", *AGAIN.words)
+        ("sbatch", "--parsable", NAMED, "--dependency=afterany:12", "--exclude=n008,n009,n002", *AGAIN.words)
     ]
     assert jobs.describe(ROW).next == "13"
     anew = Jobs(str(tmp_path), told, Following(AGAIN))  # another controller
     anew.next_job(ROW, ROW.start, ["n002"])
     assert len(submitted(told)) == 1
     assert anew.describe(replace(ROW, start="later")).next == ""
+
+
+def test_the_next_job_has_the_variables_that_this_one_was_submitted_with_and_none_of_ours(
+    tmp_path, monkeypatch
+) -> None:
+    """Its account and partition may stand nowhere else; English and UTC are for what is read here, not for the training."""
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\nenv >{tmp_path}/env\necho 13\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    theirs = {"SBATCH_ACCOUNT": "proj42", "SBATCH_QOS": "long", "LC_ALL": "de_DE.UTF-8", "TZ": "Europe/Berlin"}
+    of_this_job = {"SBATCH_CPU_BIND_TYPE": "mask_cpu:", "SBATCH_MEM_BIND": "local", "SLURM_JOB_ID": "12"}
+    for name, value in (theirs | of_this_job | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}).items():
+        monkeypatch.setenv(name, value)
+
+    class Real(Told):
+        submit = Commands.submit
+
+    told = Real({"scontrol -o": SHOWN, "squeue": ""})
+    told.env = clean_environment(os.environ)
+    Jobs(str(tmp_path), told, Following(replace(AGAIN, cwd=str(tmp_path)))).next_job(ROW, ROW.start, [])
+    had = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
+    assert {name: had.get(name) for name in theirs} == theirs
+    assert had["SBATCH_NO_KILL"] == "set"
+    assert not had.keys() & of_this_job.keys()
+
+
+def test_a_next_job_of_which_only_the_reply_was_lost_is_found_by_the_name_that_it_was_given(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+    told = Told({"scontrol -o": SHOWN, "squeue": ""})
+    jobs = Jobs(str(tmp_path), told, Following(AGAIN))
+    with pytest.raises(OSError, match="sbatch"):
+        jobs.next_job(ROW, ROW.start, [])
+    name = next(word.partition("=")[2] for word in submitted(told)[0] if word.startswith("--job-name="))
+    told.answers["squeue"] = f"13|afterany:12(unfulfilled)|{name}\n"
+    jobs.next_job(ROW, ROW.start, [])
+    assert len(submitted(told)) == 1
+    assert jobs.describe(ROW).next == "13"
+
+
+def test_a_requeue_that_was_only_late_may_have_been_heard(tmp_path) -> None:
+    (tmp_path / "nodes").mkdir()
+
+    class Late(Told):
+        code: int | None = None
+
+        def ask(self, *argv, deadline_s=None, cwd=None, env=None):
+            if argv[:2] == ("scontrol", "requeue"):
+                return Answer(self.code, "", "")
+            return super().ask(*argv, deadline_s=deadline_s, cwd=cwd, env=env)
+
+    told = Late({"scontrol -o": SHOWN}, (Phase.RUNNING,))
+    for code in (None, 1):
+        told.code = code
+        with pytest.raises(OSError, match="scontrol requeue"):
+            Jobs(str(tmp_path), told, Following()).next_job(ROW, ROW.start, [])
+        assert is_awaited(str(tmp_path), ROW.id, ROW.start) is (code is None)
 
 
 def test_a_job_that_has_begun_anew_since_it_was_decided_is_followed_by_none(tmp_path) -> None:
@@ -156,11 +218,11 @@ def test_the_next_job_may_have_what_only_we_had_left_out_of_this_one(tmp_path) -
     thirteen = replace(ROW, id="13", start="2026-12-02T05:00:00")
     told.answers |= {"scontrol -o": SHOWN.replace("n[008-009]", "n[002,008-009]"), "sbatch": "14\n"}
     Jobs(str(tmp_path), told, Following(AGAIN)).next_job(thirteen, thirteen.start, ["n001"])
-    assert submitted(told)[-1][3] == "--exclude=n008,n009,n001"
+    assert submitted(told)[-1][4] == "--exclude=n008,n009,n001"
     fourteen = replace(ROW, id="14", start="2026-12-03T05:00:00")
     told.answers |= {"scontrol -o": SHOWN.replace("n[008-009]", "n001"), "sbatch": "15\n"}
     Jobs(str(tmp_path), told, Following(AGAIN)).next_job(fourteen, fourteen.start, [])
-    assert submitted(told)[-1] == ("sbatch", "--parsable", "--dependency=afterany:14", *AGAIN.words)
+    assert submitted(told)[-1] == ("sbatch", "--parsable", NAMED, "--dependency=afterany:14", *AGAIN.words)
 
 
 def test_what_a_requeue_has_left_out_is_cleared_at_the_next_one(tmp_path) -> None:

@@ -417,6 +417,20 @@ def test_a_step_that_is_listed_and_unknown_holds_nothing(printed):
         printed.cluster.release(1)
 
 
+def test_a_job_that_slurm_has_forgotten_is_let_go(printed):
+    """A person has cancelled it five minutes ago; whoever is to end it would else try for ever."""
+    env = {"PATH": f"{printed.folder}:/usr/bin:/bin"}
+    outside = SlurmCommands(str(printed.folder), "17", env=env, call_s=5.0, end_job=True)
+    printed.put("steps", "")
+    unknown = "echo 'error: Invalid job id specified' >&2; exit 1"
+    printed.do("scancel", unknown)
+    printed.do("squeue", f'case "$*" in *--steps*) ;; *) {unknown};; esac')
+    outside.release(1)
+    printed.do("squeue", 'case "$*" in *--steps*) ;; *) echo away >&2; exit 1;; esac')
+    with pytest.raises(OSError, match="scancel"):
+        outside.release(1)
+
+
 def test_a_probe_needs_an_open_port(printed):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
