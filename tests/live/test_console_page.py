@@ -431,6 +431,73 @@ def test_a_console_that_is_silent_is_loud(stage: Stage) -> None:
     stage.seen[:] = [one for one in stage.seen if "ERR_FAILED" not in one]
 
 
+# --- what comes late, and what changes under a finger ------------------------------------------------------------------
+
+
+def standing(stage: Stage, *names: str) -> None:
+    """Runs whose plan is open, and of which nothing moves."""
+    for name in names:
+        journaled(stage.root, waiting(), name)
+        stage.known(name)
+        stage.runs.append(name)
+
+
+def amended(page: Any, where: str, amend: Callable[[Any], None]) -> None:
+    """Answers of the console as if something else had happened."""
+
+    def answer(route: Any) -> None:
+        came = route.fetch()
+        told = came.json()
+        amend(told)
+        route.fulfill(response=came, json=told)
+
+    page.route(where, answer)
+
+
+def test_a_page_whose_questions_hang_is_old_though_its_stream_flows(stage: Stage) -> None:
+    with stage.run(Told(name="starved", past_s=300, step_s=0.5)):
+        page = stage.open("run=starved")
+        expect(page.locator("#headline")).to_contain_text("Training")
+        page.route("**/api/**", lambda route: route.fallback() if "/events" in route.request.url else route.abort())
+        expect(page.locator("#warnings")).to_contain_text("This page is old")
+        page.wait_for_timeout(2_000)
+        expect(page.locator("#warnings")).to_contain_text("This page is old")
+        stage.seen[:] = [one for one in stage.seen if "ERR_FAILED" not in one]
+
+
+def test_a_clock_that_is_set_back_hides_no_silence_and_a_sleep_makes_all_old(stage: Stage) -> None:
+    standing(stage, "clock")
+    page = stage.page()
+    page.clock.install()
+    page.goto(f"{stage.console.address}#token={stage.console.approver}&run=clock")
+    page.locator(".wall").wait_for()
+    with page.expect_request("**/nodes", timeout=10_000):
+        page.clock.set_system_time(time.time() + 8 * 3600)
+    page.wait_for_timeout(1_000)
+    page.clock.set_system_time(time.time() - 3600)
+    page.wait_for_timeout(2_000)
+    page.route("**/api/**", lambda route: route.abort())
+    page.clock.fast_forward(11_000)
+    expect(page.locator("#warnings")).to_contain_text("This page is old")
+    stage.seen[:] = [one for one in stage.seen if "ERR_FAILED" not in one]
+
+
+def test_a_console_that_answers_with_what_it_read_long_ago_is_old(stage: Stage) -> None:
+    standing(stage, "frozen")
+    page = stage.page()
+    page.clock.install()
+    first = time.time()
+    amended(page, "**/api/runs/frozen", lambda told: told.update(now=first))
+    page.goto(f"{stage.console.address}#token={stage.console.approver}&run=frozen")
+    page.locator("#do-approve").wait_for()
+    with page.expect_response("**/api/runs/frozen"):
+        page.clock.fast_forward(11_000)
+    expect(page.locator("#warnings")).to_contain_text("has read nothing of this run since")
+    expect(page.locator(".pulse")).to_contain_text("silent")
+    page.unroute("**/api/runs/frozen")
+    expect(page.locator("#warnings")).not_to_contain_text("This page is old")
+
+
 # --- 640 nodes, pictures, axe --------------------------------------------------------------------------------------
 
 DRAWN = """async () => {

@@ -3,7 +3,7 @@
 const SLOWEST_MS = 15_000;
 const ASK_SLOWEST_MS = 30_000;
 let token = "";
-let heardAt = Date.now();
+let heardAt = moment();
 
 /** What the console has answered when it would not: `status` 0 is no answer at all. */
 export class Trouble extends Error {
@@ -17,9 +17,19 @@ export function setToken(given) {
   token = given;
 }
 
-/** Milliseconds since anything came from the console. */
+/** Now, by both clocks of the device: the one jumps when somebody sets it, the other may stand while the device sleeps. */
+export function moment() {
+  return [Date.now(), performance.now()];
+}
+
+/** Milliseconds since a moment, by the clock that has seen more of them. */
+export function since([wall, ticks]) {
+  return Math.max(Date.now() - wall, performance.now() - ticks);
+}
+
+/** How old the newest answer is, in milliseconds. The stream is no answer: it may flow while no question gets through. */
 export function silentMs() {
-  return Date.now() - heardAt;
+  return since(heardAt);
 }
 
 function options(method, body, signal) {
@@ -37,11 +47,12 @@ function options(method, body, signal) {
 }
 
 async function call(method, path, body, ms) {
+  const asked = moment();
   let came;
   try {
     came = await fetch(path, options(method, body, AbortSignal.timeout(ms)));
     const told = await came.json();
-    heardAt = Date.now();
+    if (since(asked) < silentMs()) heardAt = asked; // an answer is as old as its question: the device may have slept between
     return { status: came.status, told };
   } catch {
     throw new Trouble(0, "the console does not answer");
@@ -98,7 +109,6 @@ async function read(reader, told) {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    heardAt = Date.now();
     kept += value;
     const blocks = kept.split("\n\n");
     kept = blocks.pop();

@@ -1,7 +1,7 @@
 // The page: where it is, what it has read, and when it reads again. Everything it shows comes from the API.
 
 import { approve, change, close, commands, refuse } from "./answer.js";
-import { follow, get, setToken, silentMs } from "./api.js";
+import { follow, get, moment, setToken, silentMs, since } from "./api.js";
 import { askToken, forget, keptToken } from "./door.js";
 import { h, memo, patch } from "./dom.js";
 import { incidentList, incidentPage } from "./incidents.js";
@@ -54,7 +54,7 @@ function wanted() {
 /** Read what is too old. `anew`: whatever its age. */
 async function refresh(anew = []) {
   if (!state.inside) return;
-  const due = wanted().filter((doc) => anew.includes(doc) || !(performance.now() - (state.readAt[doc] ?? -1e9) < (OLD_S[doc] ?? OLD_ELSE_S) * 1000));
+  const due = wanted().filter((doc) => anew.includes(doc) || !(state.readAt[doc] && since(state.readAt[doc]) < (OLD_S[doc] ?? OLD_ELSE_S) * 1000));
   await Promise.all(due.filter((doc) => !state.reading.has(path(doc))).map(read));
 }
 
@@ -62,12 +62,13 @@ async function read(doc) {
   const from = path(doc);
   const { reading } = state;
   const late = () => state.reading !== reading || path(doc) !== from; // somebody has gone elsewhere, or come in anew, meanwhile
+  const asked = moment();
   reading.add(from);
-  state.readAt[doc] = performance.now();
+  state.readAt[doc] = asked;
   try {
     const told = await get(from);
     if (late()) return;
-    take(doc, told);
+    take(doc, told, asked);
     if (doc === state.troubleIn) state.trouble = "";
   } catch (error) {
     if (!late()) failed(doc, error);
@@ -77,7 +78,8 @@ async function read(doc) {
   }
 }
 
-function take(doc, told) {
+/** `asked`: when it was asked for. */
+function take(doc, told, asked) {
   if (doc === "runs") {
     for (const row of told.runs) if (row.run !== state.at.run) announce(state.runs.find((one) => one.run === row.run), row);
     [state.runs, state.you] = [told.runs, told.you];
@@ -85,7 +87,10 @@ function take(doc, told) {
     return;
   }
   if (doc === "status") {
-    setClock(told.now);
+    if (told.now !== state.docs.status?.now) {
+      setClock(told.now);
+      state.freshAt = asked;
+    }
     heard(told.glance);
   }
   state.docs[doc] = told;
@@ -143,10 +148,12 @@ function render() {
   const { at, docs, runs } = state;
   const row = docs.status?.glance;
   const silentS = silentMs() / 1000;
-  document.documentElement.toggleAttribute("data-old", silentS > 10);
+  const staleS = docs.status ? since(state.freshAt) / 1000 : 0; // a console whose disk hangs answers with what it read last
+  const oldS = Math.max(silentS, staleS);
+  document.documentElement.toggleAttribute("data-old", oldS > 10);
   document.title = row ? `${standing(row).shape} ${row.run}: ${standing(row).word}` : "relight";
-  patch($("top"), top(silentS));
-  patch($("warnings"), warnings({ runs, run: at.run, docs, silentS, trouble: state.trouble }));
+  patch($("top"), top(oldS));
+  patch($("warnings"), warnings({ runs, run: at.run, docs, silentS, staleS, trouble: state.trouble }));
   patch($("views"), at.run ? VIEWS.map(([name, word]) => h("a", { href: to(at.run, { view: name === "now" ? "" : name }), "aria-current": name === at.view ? "page" : null }, word)) : []);
   patch($("main"), at.run ? run() : all());
   meet();
@@ -316,6 +323,7 @@ $("skip").onclick = (event) => {
 addEventListener("hashchange", go);
 addEventListener("resize", draw);
 document.addEventListener("visibilitychange", () => {
+  draw();
   if (!document.hidden) refresh(["status"]);
 });
 setInterval(() => {

@@ -96,11 +96,12 @@ function ticking(text) {
 }
 
 /** What makes everything else doubtful: silence, of the console or of the controller. */
-export function warnings({ runs, run, docs, silentS, trouble }) {
+export function warnings({ runs, run, docs, silentS, staleS, trouble }) {
   const made = [];
   const say = (key, word, ...text) =>
     made.push(h("div", { class: `warning is-${key}`, role: "alert", "data-key": key }, h("span", { class: "sign", "aria-hidden": "true" }, "!"), h("p", null, h("b", null, word), " ", text)));
   if (silentS > 10) say("old", "This page is old.", `The console has not answered since ${stamp(Date.now() / 1000 - silentS)}`, ticking(`, for ${span(silentS, true)}`), ". What is below was true then.");
+  else if (staleS > 10) say("old", "This page is old.", `The console answers, but has read nothing of this run since ${stamp(Date.now() / 1000 - staleS)}`, ticking(`, for ${span(staleS, true)}`), ". What is below was true then.");
   if (trouble) say("trouble", "A part can't be shown.", sentence(trouble));
   const row = docs.status?.glance;
   if (row && !row.ended && !row.controller_alive && !row.error) {
