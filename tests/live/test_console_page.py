@@ -498,6 +498,34 @@ def test_a_console_that_answers_with_what_it_read_long_ago_is_old(stage: Stage) 
     expect(page.locator("#warnings")).not_to_contain_text("This page is old")
 
 
+def test_an_older_status_is_not_shown_over_what_the_stream_has_told(stage: Stage) -> None:
+    with stage.run(Told(name="order", past_s=300, saves_at=(200.0,))) as run:
+        page = stage.open("run=order")
+        expect(page.locator("#headline")).to_contain_text("Training")
+        page.evaluate(
+            "window.said = []; new MutationObserver(() => said.push(document.getElementById('live').textContent))"
+            ".observe(document.getElementById('live'), { childList: true, characterData: true, subtree: true })"
+        )
+        held: list[tuple[Any, Any]] = []
+
+        def hold(route: Any) -> None:
+            if held:
+                route.fallback()
+            else:
+                held.append((route, route.fetch()))
+
+        page.route("**/api/runs/order", hold)
+        while not held:
+            page.wait_for_timeout(100)
+        run.do(lambda world: world.lose_node("n0003"))
+        expect(page.locator("#live")).to_contain_text("A decision waits: plan")
+        with page.expect_response(lambda came: came.url.endswith("/api/runs/order")):
+            held[0][0].fulfill(response=held[0][1])
+        page.wait_for_timeout(1_500)
+        assert not [one for one in page.evaluate("said") if "is closed" in one]
+        expect(page.locator("#headline")).to_contain_text("Waits for you")
+
+
 # --- 640 nodes, pictures, axe --------------------------------------------------------------------------------------
 
 DRAWN = """async () => {

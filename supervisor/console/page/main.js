@@ -60,7 +60,7 @@ async function refresh(anew = []) {
 
 async function read(doc) {
   const from = path(doc);
-  const { reading } = state;
+  const { reading, row } = state;
   const late = () => state.reading !== reading || path(doc) !== from; // somebody has gone elsewhere, or come in anew, meanwhile
   const asked = moment();
   reading.add(from);
@@ -68,7 +68,7 @@ async function read(doc) {
   try {
     const told = await get(from);
     if (late()) return;
-    take(doc, told, asked);
+    take(doc, told, asked, row);
     if (doc === state.troubleIn) state.trouble = "";
   } catch (error) {
     if (!late()) failed(doc, error);
@@ -78,10 +78,10 @@ async function read(doc) {
   }
 }
 
-/** `asked`: when it was asked for. */
-function take(doc, told, asked) {
+/** `asked`: when it was asked for; `row`: what was known of the run then. */
+function take(doc, told, asked, row) {
   if (doc === "runs") {
-    for (const row of told.runs) if (row.run !== state.at.run) announce(state.runs.find((one) => one.run === row.run), row);
+    for (const other of told.runs) if (other.run !== state.at.run) announce(state.runs.find((one) => one.run === other.run), other);
     [state.runs, state.you] = [told.runs, told.you];
     if (!state.at.run && told.runs.length === 1) location.replace(to(told.runs[0].run));
     return;
@@ -90,6 +90,10 @@ function take(doc, told, asked) {
     if (told.now !== state.docs.status?.now) {
       setClock(told.now);
       state.freshAt = asked;
+    }
+    if (state.row && state.row !== row) {
+      if (news(state.row) !== news(told.glance)) state.readAt.status = null; // the stream was faster: this is the older one
+      told.glance = state.row;
     }
     heard(told.glance);
   }
@@ -108,6 +112,7 @@ function failed(doc, error) {
 
 /** A row of the run that is shown has come: it may be news. */
 function heard(row) {
+  if (row.run !== state.at.run) return;
   const before = state.docs.status?.glance ?? state.row;
   state.row = row;
   if (before?.run === row.run) announce(before, row);
