@@ -454,6 +454,26 @@ def amended(page: Any, where: str, amend: Callable[[Any], None]) -> None:
     page.route(where, answer)
 
 
+def kept_back(page: Any, where: str) -> list[Any]:
+    """Questions that get no answer, until a test gives one."""
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(where, hold)
+    return held
+
+
+def refused(digest: str) -> dict[str, Any]:
+    """The controller's no to a plan that has changed."""
+    text = "plan 000000 is not the open one"
+    return {"state": "refused", "text": text, "exit": 4, "plan": digest, "changed": ["slot 3: n0008 -> n0009"]}
+
+
+DIGEST = "async (run) => (await (await import('/page/api.js')).get(`/api/runs/${run}/plan`)).digest"
+
+
 def test_a_page_whose_questions_hang_is_old_though_its_stream_flows(stage: Stage) -> None:
     with stage.run(Told(name="starved", past_s=300, step_s=0.5)):
         page = stage.open("run=starved")
@@ -496,6 +516,66 @@ def test_a_console_that_answers_with_what_it_read_long_ago_is_old(stage: Stage) 
     expect(page.locator(".pulse")).to_contain_text("silent")
     page.unroute("**/api/runs/frozen")
     expect(page.locator("#warnings")).not_to_contain_text("This page is old")
+
+
+def test_a_no_is_told_though_the_new_plan_cannot_be_read(stage: Stage) -> None:
+    stage.allowed.add(409)
+    standing(stage, "unread")
+    page = stage.open("run=unread")
+    page.locator("#do-approve").click()
+    digest = page.evaluate(DIGEST, "unread")
+    page.route("**/plan/approve", lambda route: route.fulfill(status=409, json=refused(digest)))
+    page.route("**/checkpoints", lambda route: route.abort())
+    page.get_by_role("button", name="Approve plan").click()
+    expect(page.get_by_role("dialog").get_by_role("heading", name="Refused")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_contain_text("is not the open one")
+    stage.seen[:] = [one for one in stage.seen if "ERR_FAILED" not in one]
+
+
+def test_a_question_ends_with_its_run_and_its_answer_waits_for_the_next_question(stage: Stage) -> None:
+    stage.allowed.add(409)
+    standing(stage, "left", "other")
+    page = stage.open("run=left")
+    page.locator("#do-approve").click()
+    digest = page.evaluate(DIGEST, "left")
+    held = kept_back(page, "**/plan/approve")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Approve plan").click()
+    expect(dialog).to_contain_text("waiting for the controller's answer")
+    page.evaluate("location.hash = '#run=other'")
+    expect(page.locator(".run-name")).to_have_text("other")
+    expect(dialog).to_have_count(0)
+    page.locator("#do-halt").click()
+    dialog.get_by_label("Reason").fill("half a reason")
+    held[0].fulfill(status=409, json=refused(digest))
+    page.wait_for_timeout(1_000)
+    expect(dialog.get_by_label("Reason")).to_have_value("half a reason")
+    page.keyboard.press("Escape")
+    expect(dialog.get_by_role("heading", name="Refused: left")).to_be_visible()
+    expect(dialog.get_by_role("button", name="Approve plan")).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+
+def test_what_is_read_for_a_run_that_was_left_is_not_shown_as_of_the_next(stage: Stage) -> None:
+    stage.allowed.add(409)
+    standing(stage, "first", "second")
+    page = stage.open("run=first")
+    page.locator("#do-approve").click()
+    digest = page.evaluate(DIGEST, "first")
+    page.route("**/plan/approve", lambda route: route.fulfill(status=409, json=refused(digest)))
+    amended(page, "**/first/plan", lambda told: told.update(digest="f" * 32))
+    held = kept_back(page, "**/first/checkpoints")
+    page.get_by_role("button", name="Approve plan").click()
+    page.wait_for_timeout(1_000)
+    page.evaluate("location.hash = '#run=second'")
+    expect(page.locator("#plan")).to_contain_text(f"Plan {page.evaluate(DIGEST, 'second')[:6]}")
+    kept_back(page, "**/second/plan")
+    assert held
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(1_000)
+    assert "Plan ffffff" not in page.locator("#plan").inner_text()
 
 
 def test_an_older_status_is_not_shown_over_what_the_stream_has_told(stage: Stage) -> None:

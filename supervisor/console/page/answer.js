@@ -20,6 +20,13 @@ export function close() {
   if (dialog().open) dialog().close();
 }
 
+/** As soon as no other question than `made` is open: what somebody writes there is not taken away. */
+function afterwards(made, tell) {
+  const box = dialog();
+  if (box.open && !box.contains(made)) box.addEventListener("close", () => afterwards(made, tell), { once: true });
+  else tell();
+}
+
 const leave = (word = "Cancel") => h("button", { type: "button", onclick: close }, word);
 
 function reason(wanted) {
@@ -47,7 +54,7 @@ function form(run, path, body, buttons, after, ...parts) {
     for (const one of made.querySelectorAll("button[type=submit]")) one.disabled = true;
     patch(status, "Asked; waiting for the controller's answer.");
     try {
-      after(await ask(`/api/runs/${encodeURIComponent(run)}/${path}`, wish));
+      await after(await ask(`/api/runs/${encodeURIComponent(run)}/${path}`, wish), made);
     } catch (error) {
       if (!(error instanceof Trouble)) throw error;
       patch(status, sentence(error.message));
@@ -68,7 +75,7 @@ export function approve(it) {
       "plan/approve",
       (given) => ({ digest: plan.digest, why: given.get("why") }),
       h("button", { type: "submit", class: "yes", "data-first": true }, `Approve plan ${id}`),
-      (came) => outcome(came, it, "approve"),
+      (came, made) => outcome(came, it, "approve", made),
       h("p", null, "This is done, in this order, and nothing else:"),
       list(effects(plan, saves)),
       reason(false),
@@ -87,7 +94,7 @@ export function refuse(it) {
       "plan/refuse",
       (given) => ({ digest: plan.digest, why: given.get("why") }),
       h("button", { type: "submit", class: "no" }, `Refuse plan ${id}`),
-      (came) => outcome(came, it, "refuse"),
+      (came, made) => outcome(came, it, "refuse", made),
       h("p", null, meaningOfNo(plan)),
       reason(true),
     ),
@@ -131,7 +138,7 @@ export function change(it) {
       "plan/change",
       body,
       h("button", { type: "submit", class: "yes" }, "Show what changes"),
-      (came) => outcome(came, it, "change"),
+      (came, made) => outcome(came, it, "change", made),
       completed.length
         ? choice("checkpoint", "Start from", completed.map((one) => one.id), page.checkpoint, (id) => `iteration ${number(completed.find((one) => one.id === id).step)}, ${id}${id === page.checkpoint ? " (as planned)" : ""}`)
         : null,
@@ -145,10 +152,21 @@ export function change(it) {
 }
 
 /** What came of it. A plan that is no longer the open one is asked about anew, with what is different. */
-async function outcome(came, it, kind) {
+async function outcome(came, it, kind, made) {
   it.done();
-  const fresh = came.changed.length && came.plan ? await it.reload() : null;
-  if (fresh?.plan.open && fresh.plan.digest === came.plan) {
+  const fresh = came.changed.length && came.plan && it.here() ? await it.reload().catch(unread) : null;
+  afterwards(made, () => told(came, it, kind, fresh));
+}
+
+/** The answer stands, though what it is about can't be read now. */
+function unread(error) {
+  if (!(error instanceof Trouble)) throw error;
+  return null;
+}
+
+function told(came, it, kind, fresh) {
+  if (!it.inside()) return; // it was another's question
+  if (it.here() && fresh?.plan.open && fresh.plan.digest === came.plan) {
     const word = came.state === "refused" ? "The plan has changed" : "The plan as changed";
     show(
       word,
@@ -161,7 +179,7 @@ async function outcome(came, it, kind) {
   }
   const word = { done: "Done", refused: "Refused", filed: "Filed" }[came.state];
   show(
-    word,
+    it.here() ? word : `${word}: ${it.run}`,
     h("p", { role: "alert" }, sentence(came.text)),
     came.changed.length ? changes(came.changed) : null,
     kind === "change" && came.state === "done" && !came.changed.length ? h("p", null, "The plan is as it was.") : null,
@@ -179,7 +197,7 @@ function again(fresh, digest, kind) {
     "plan/approve",
     () => ({ digest, why: "" }),
     h("button", { type: "submit", class: "yes", "data-first": true }, `Approve plan ${id}`),
-    (came) => outcome(came, fresh, "approve"),
+    (came, made) => outcome(came, fresh, "approve", made),
     h("p", null, "A yes to it does this:"),
     list(effects(fresh.plan, fresh.saves)),
   );
@@ -203,7 +221,7 @@ export function command(kind, it) {
       kind,
       (given) => (kind === "resume" && halted ? { why: given.get("why"), skip_samples: spans(given.get("skip") ?? "") } : { why: given.get("why") }),
       h("button", { type: "submit", class: look }, `${word} ${it.run}`),
-      (came) => outcome(came, it, kind),
+      (came, made) => outcome(came, it, kind, made),
       h("p", null, means),
       reason(true),
       kind === "resume" && halted ? h("label", { class: "field" }, "Samples to leave out, FIRST:END", h("input", { name: "skip", inputmode: "numeric", autocomplete: "off" })) : null,

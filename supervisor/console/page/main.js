@@ -198,9 +198,13 @@ function run() {
 
 /** What a question about the run or its plan works with. */
 function it() {
-  const { docs, at, you } = state;
+  const { docs, at, you, reading } = state;
+  const inside = () => state.inside && state.reading === reading;
+  const here = () => inside() && state.at.run === at.run;
   return {
     run: at.run,
+    inside,
+    here,
     plan: docs.plan,
     status: docs.status,
     saves: docs.checkpoints?.saves,
@@ -209,6 +213,7 @@ function it() {
     done: () => refresh(["status", "plan", "nodes", "incidents"]),
     reload: async () => {
       const [plan, checkpoints, nodes] = await Promise.all(["plan", "checkpoints", "nodes"].map((doc) => get(path(doc))));
+      if (!here()) return null; // these are of the run that was left
       Object.assign(state.docs, { plan, checkpoints, nodes });
       draw();
       return { ...it(), plan };
@@ -283,6 +288,7 @@ function go() {
   if (token) enter(token);
   const before = state.at;
   state.at = route();
+  close(); // a question is of the place where it was asked
   if (!state.inside) return;
   if (before.run !== state.at.run || state.end === null) {
     state.end?.();
