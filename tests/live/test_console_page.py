@@ -578,6 +578,64 @@ def test_what_is_read_for_a_run_that_was_left_is_not_shown_as_of_the_next(stage:
     assert "Plan ffffff" not in page.locator("#plan").inner_text()
 
 
+def test_keys_do_nothing_behind_a_question(stage: Stage) -> None:
+    standing(stage, "behind", "beside")
+    page = stage.open("run=behind")
+    page.locator("#do-approve").click()
+    kept_back(page, "**/plan/approve")
+    page.get_by_role("button", name="Approve plan").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("waiting for the controller's answer")
+    page.keyboard.press("r")
+    page.keyboard.press("u")
+    expect(page.locator(".run-name")).to_have_text("behind")
+    expect(dialog).to_contain_text("waiting for the controller's answer")
+
+
+def test_a_key_that_is_held_asks_and_does_not_answer(stage: Stage) -> None:
+    standing(stage, "held")
+    page = stage.open("run=held")
+    asked: list[str] = []
+
+    def ask(route: Any) -> None:
+        asked.append(route.request.url)
+        route.abort()
+
+    page.route("**/plan/approve", ask)
+    page.locator("#do-approve").focus()
+    for _ in range(6):
+        page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    expect(page.get_by_role("button", name="Approve plan")).to_be_visible()
+    assert asked == []
+
+
+CALM = """async () => {
+  const { show } = await import('/page/answer.js');
+  const box = document.getElementById('dialog');
+  show('One');
+  await new Promise((done) => setTimeout(done, 800));
+  const before = getComputedStyle(box).pointerEvents;
+  show('Two');
+  return [before, getComputedStyle(box).pointerEvents];
+}"""
+
+
+def test_an_impatient_second_tap_does_not_approve_the_plan_as_changed(stage: Stage) -> None:
+    stage.allowed.add(409)
+    standing(stage, "tap")
+    page = stage.open("run=tap")
+    page.locator("#do-approve").click()
+    digest = page.evaluate(DIGEST, "tap")
+    page.route("**/plan/approve", lambda route: route.fulfill(status=409, json=refused(digest)))
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Approve plan").click()
+    expect(dialog.get_by_role("heading", name="The plan has changed")).to_be_focused()
+    expect(dialog.get_by_role("button", name="Approve plan")).to_be_visible()
+    page.keyboard.press("Escape")
+    assert page.evaluate(CALM) == ["auto", "none"]
+
+
 def test_an_older_status_is_not_shown_over_what_the_stream_has_told(stage: Stage) -> None:
     with stage.run(Told(name="order", past_s=300, saves_at=(200.0,))) as run:
         page = stage.open("run=order")

@@ -12,13 +12,20 @@ export function show(title, ...parts) {
   const box = dialog();
   patch(box); // nothing of the question before stays
   patch(box, h("h2", { id: "dialog-title", tabindex: "-1" }, title), ...parts);
-  if (!box.open) box.showModal();
+  if (box.open) box.close();
+  box.getBoundingClientRect(); // it is seen closed, so that it is calm anew: a second tap must not answer what has just come
+  box.showModal();
   (box.querySelector("[data-first]") ?? box.querySelector("h2")).focus();
 }
 
 export function close() {
   if (dialog().open) dialog().close();
 }
+
+// A key that is held down opens a question and does not answer it.
+dialog().addEventListener("keydown", (event) => {
+  if (event.repeat && event.key === "Enter" && event.target.closest("button")) event.preventDefault();
+});
 
 /** As soon as no other question than `made` is open: what somebody writes there is not taken away. */
 function afterwards(made, tell) {
@@ -187,16 +194,17 @@ function told(came, it, kind, fresh) {
   );
 }
 
+/** The focus is not on its yes: who pressed the first one twice would give the second unread. */
 function again(fresh, digest, kind) {
   const id = planId(digest);
   if (kind === "refuse") {
-    return h("div", { class: "buttons" }, h("button", { type: "button", class: "no", onclick: () => refuse(fresh), "data-first": true }, `Refuse plan ${id}…`), leave("Leave it open"));
+    return h("div", { class: "buttons" }, h("button", { type: "button", class: "no", onclick: () => refuse(fresh) }, `Refuse plan ${id}…`), leave("Leave it open"));
   }
   return form(
     fresh.run,
     "plan/approve",
     () => ({ digest, why: "" }),
-    h("button", { type: "submit", class: "yes", "data-first": true }, `Approve plan ${id}`),
+    h("button", { type: "submit", class: "yes" }, `Approve plan ${id}`),
     (came, made) => outcome(came, fresh, "approve", made),
     h("p", null, "A yes to it does this:"),
     list(effects(fresh.plan, fresh.saves)),

@@ -46,7 +46,7 @@ export function showKeys() {
 /** Listen. `run()` names the run that is shown. */
 export function listen(run) {
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select, dialog");
+    const typing = event.target.closest?.("input, textarea, select") || document.getElementById("dialog").open; // a question has the keys, wherever the focus is
     if (event.ctrlKey || event.metaKey || event.altKey || typing || off) return;
     const view = VIEWS[Number(event.key) - 1];
     const button = { a: "do-approve", c: "do-change", r: "do-refuse" }[event.key];
