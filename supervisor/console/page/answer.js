@@ -124,6 +124,7 @@ export function change(it) {
   const completed = (saves ?? []).filter((one) => one.phase === "completed" && one.location === "store");
   const ready = (spares ?? []).filter((one) => one.well).map((one) => one.node);
   const body = (given) => {
+    if (it.glance()?.plan !== plan.digest) throw new Error(`Plan ${planId(plan.digest)} is no longer the open one. Cancel, and look at the plan as it is now.`);
     const chosen = page.swaps.map(([, , node], index) => given.get(`spare-${index}`) ?? node);
     if (new Set(chosen).size < chosen.length) throw new Error("One spare can't take two slots.");
     const wish = {
@@ -227,7 +228,11 @@ export function command(kind, it) {
     form(
       it.run,
       kind,
-      (given) => (kind === "resume" && halted ? { why: given.get("why"), skip_samples: spans(given.get("skip") ?? "") } : { why: given.get("why") }),
+      (given) => {
+        const row = it.glance();
+        if (kind === "resume" && !halted && row?.halted) throw new Error(`${it.run} has halted meanwhile: ${row.halted}. Cancel, and look at it first.`);
+        return kind === "resume" && halted ? { why: given.get("why"), skip_samples: spans(given.get("skip") ?? "") } : { why: given.get("why") };
+      },
       h("button", { type: "submit", class: look }, `${word} ${it.run}`),
       (came, made) => outcome(came, it, kind, made),
       h("p", null, means),

@@ -205,6 +205,7 @@ function it() {
     run: at.run,
     inside,
     here,
+    glance: () => (here() ? state.docs.status?.glance : null),
     plan: docs.plan,
     status: docs.status,
     saves: docs.checkpoints?.saves,
