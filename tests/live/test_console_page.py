@@ -702,6 +702,52 @@ def test_who_lifts_a_pause_does_not_lift_a_halt_that_came_meanwhile(stage: Stage
     assert asked == []
 
 
+BUTTONS = """async () => {
+  const { patch } = await import('/page/dom.js');
+  const { commands } = await import('/page/answer.js');
+  const { planCard } = await import('/page/plan.js');
+  const { get } = await import('/page/api.js');
+  const status = await get('/api/runs/buttons');
+  const plan = await get('/api/runs/buttons/plan');
+  const place = document.createElement('div');
+  const show = (glance, can) => patch(place,
+    commands({ run: 'buttons', may: true, status: { glance: { ...status.glance, ...glance } } }),
+    planCard({ run: 'buttons', may: true, plan: { ...plan, page: { ...plan.page, commands: can } } }));
+  show({ paused: false }, { approve: '', checkpoint: '', refuse: '' });
+  const [pause, approve] = ['pause', 'approve'].map((one) => place.querySelector(`#do-${one}`));
+  show({ paused: true }, { checkpoint: '', refuse: '' });
+  return [pause.id, approve.id];
+}"""
+
+
+def test_a_button_never_becomes_another_one(stage: Stage) -> None:
+    standing(stage, "buttons")
+    page = stage.open("run=buttons")
+    page.locator("#do-approve").wait_for()
+    assert page.evaluate(BUTTONS) == ["do-pause", "do-approve"]
+
+
+MOVES = """async () => {
+  const { h, patch } = await import('/page/dom.js');
+  const place = document.createElement('div');
+  document.body.append(place);
+  const show = (...keys) => patch(place, keys.map((key) => h('button', { 'data-key': key }, key)));
+  show('a', 'b', 'c');
+  place.children[2].focus();
+  show('c', 'a', 'b');
+  const told = document.activeElement.textContent;
+  place.remove();
+  return told;
+}"""
+
+
+def test_what_moves_keeps_the_focus(stage: Stage) -> None:
+    page = stage.page()
+    page.goto(stage.console.address)
+    page.get_by_label("Token").wait_for()
+    assert page.evaluate(MOVES) == "c"
+
+
 # --- 640 nodes, pictures, axe --------------------------------------------------------------------------------------
 
 DRAWN = """async () => {

@@ -252,7 +252,7 @@ export function commands(it) {
     h("h2", { id: "commands" }, "The run itself"),
     row.ended
       ? h("p", { class: "dim" }, "It has ended.")
-      : h("div", { class: "buttons" }, kinds.map((kind) => h("button", { type: "button", id: `do-${kind}`, disabled: !it.may, onclick: () => command(kind, it) }, `${COMMANDS[kind][0]}…`))),
+      : h("div", { class: "buttons" }, kinds.map((kind) => h("button", { type: "button", "data-key": kind, id: `do-${kind}`, disabled: !it.may, onclick: () => command(kind, it) }, `${COMMANDS[kind][0]}…`))),
     it.may ? null : h("p", { class: "dim" }, "This token may only look."),
   );
 }

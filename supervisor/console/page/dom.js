@@ -40,8 +40,10 @@ export function patch(parent, ...fresh) {
   for (const node of nodes) {
     const key = node.dataset?.key;
     const found = node.parentNode === parent ? node : key ? byKey.get(key) : at;
+    byKey.delete(key); // a key that comes twice is two
     const was = found && (found === node || alike(found, node)) ? found : null;
     if (was && was === at) at = at.nextSibling;
+    else if (was && parent.moveBefore) parent.moveBefore(was, at); // what moves keeps the focus, where the browser can
     else parent.insertBefore(was ?? node, at);
     if (was && was !== node) sync(was, node);
   }

@@ -69,7 +69,7 @@ export function planCard({ plan, saves, run, meant, may, answer }) {
   const { page, digest } = plan;
   const stale = meant && !digest.startsWith(meant);
   const ask = (kind, word, more) =>
-    h("button", { type: "button", class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !may, "aria-keyshortcuts": word[0].toLowerCase() }, word);
+    h("button", { type: "button", "data-key": kind, class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !may, "aria-keyshortcuts": word[0].toLowerCase() }, word);
   const can = { approve: "approve" in page.commands, change: "checkpoint" in page.commands, refuse: "refuse" in page.commands };
   return h(
     "section",
