@@ -702,6 +702,16 @@ def test_who_lifts_a_pause_does_not_lift_a_halt_that_came_meanwhile(stage: Stage
     assert asked == []
 
 
+def test_that_a_report_cannot_be_had_stays_told(stage: Stage) -> None:
+    stage.allowed.add(503)
+    standing(stage, "report")
+    page = stage.open("run=report&incident=1")
+    page.route("**/report.md", lambda route: route.fulfill(status=503, body="no"))
+    page.get_by_role("button", name="Report as Markdown").click()
+    page.wait_for_timeout(3_000)
+    expect(page.locator("main")).to_contain_text("The report can't be had", timeout=2_000)
+
+
 BUTTONS = """async () => {
   const { patch } = await import('/page/dom.js');
   const { commands } = await import('/page/answer.js');

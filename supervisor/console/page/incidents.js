@@ -1,7 +1,7 @@
 // Incidents: the list, and one with its story, evidence and cost.
 
 import { file, Trouble } from "./api.js";
-import { h, patch } from "./dom.js";
+import { h } from "./dom.js";
 import { bars } from "./ledgers.js";
 import { evidence } from "./plan.js";
 import { to } from "./route.js";
@@ -33,21 +33,25 @@ export function incidentList({ incidents }, run) {
   );
 }
 
+/** Of which report it was told last that it can't be had, and how. */
+const missed = { of: "", text: "" };
+
 /** Fetched with the token and handed to the browser as a file: a plain link would carry no token. */
-async function save(run, number, kind, told) {
+async function save(run, number, kind) {
+  Object.assign(missed, { of: "", text: "" });
   try {
     const made = URL.createObjectURL(await file(`/api/runs/${encodeURIComponent(run)}/incidents/${number}/report.${kind}`));
     h("a", { href: made, download: `${run}-incident-${number}.${kind}` }).click();
     setTimeout(() => URL.revokeObjectURL(made), 10_000);
   } catch (error) {
     if (!(error instanceof Trouble)) throw error;
-    patch(told, `The report can't be had: ${error.message}.`);
+    Object.assign(missed, { of: `${run} ${number}`, text: `The report can't be had: ${error.message}.` }); // drawn with the next tick
   }
 }
 
 function report(run, number) {
-  const told = h("span", { role: "status", "data-key": "report-told" });
-  const button = (kind, word) => h("button", { type: "button", onclick: (event) => save(run, number, kind, event.target.parentNode.querySelector("[role=status]")) }, word);
+  const told = h("span", { role: "status", "data-key": "report-told" }, missed.of === `${run} ${number}` ? missed.text : "");
+  const button = (kind, word) => h("button", { type: "button", onclick: () => save(run, number, kind) }, word);
   return h("div", { class: "buttons" }, button("html", "Report as HTML"), button("md", "Report as Markdown"), told);
 }
 
