@@ -737,6 +737,22 @@ def test_a_button_never_becomes_another_one(stage: Stage) -> None:
     assert page.evaluate(BUTTONS) == ["do-pause", "do-approve"]
 
 
+HIDE = """(hidden) => {
+  Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_tab_that_is_not_seen_keeps_no_stream(stage: Stage) -> None:
+    standing(stage, "hidden")
+    page = stage.open("run=hidden")
+    page.locator("#do-approve").wait_for()
+    with page.expect_event("requestfailed", lambda one: one.url.endswith("/events")):
+        page.evaluate(HIDE, True)
+    with page.expect_request("**/events"):
+        page.evaluate(HIDE, False)
+
+
 MOVES = """async () => {
   const { h, patch } = await import('/page/dom.js');
   const place = document.createElement('div');

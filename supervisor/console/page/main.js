@@ -292,10 +292,9 @@ function go() {
   close(); // a question is of the place where it was asked
   if (!state.inside) return;
   if (before.run !== state.at.run || state.end === null) {
-    state.end?.();
     Object.assign(state, { docs: {}, readAt: {}, trouble: "", row: null });
     newest();
-    state.end = state.at.run ? follow(state.at.run, heard) : null;
+    attend();
   }
   if (before.incident !== state.at.incident) {
     delete state.docs.incident;
@@ -305,6 +304,12 @@ function go() {
   if (before.view !== state.at.view || before.incident !== state.at.incident) scrollTo(0, 0);
   draw();
   refresh();
+}
+
+/** Follow the run while the page is seen: a browser has six lines to a host for all its tabs, and questions need one. */
+function attend() {
+  state.end?.();
+  state.end = !state.at.run ? null : document.hidden ? () => {} : follow(state.at.run, heard);
 }
 
 function enter(token) {
@@ -335,6 +340,7 @@ $("skip").onclick = (event) => {
 addEventListener("hashchange", go);
 addEventListener("resize", draw);
 document.addEventListener("visibilitychange", () => {
+  if (state.end) attend();
   draw();
   if (!document.hidden) refresh(["status"]);
 });
