@@ -753,6 +753,20 @@ def test_a_tab_that_is_not_seen_keeps_no_stream(stage: Stage) -> None:
         page.evaluate(HIDE, False)
 
 
+def test_a_plan_that_opens_later_does_not_take_the_focus(stage: Stage) -> None:
+    standing(stage, "focus")
+    page = stage.page()
+    page.route("**/events", lambda route: route.fulfill(status=200, body=""))
+    amended(page, "**/api/runs/focus", lambda told: told["glance"].update(plan=None))
+    page.goto(f"{stage.console.address}#token={stage.console.approver}&run=focus&plan=abcdef")
+    expect(page.locator("main")).to_contain_text("No plan is open now")
+    page.locator("#do-halt").focus()
+    page.unroute("**/api/runs/focus")
+    page.locator("#do-approve").wait_for()
+    page.wait_for_timeout(500)
+    expect(page.locator("#do-halt")).to_be_focused()
+
+
 MOVES = """async () => {
   const { h, patch } = await import('/page/dom.js');
   const place = document.createElement('div');

@@ -276,6 +276,7 @@ function waiting() {
 /** Whoever has come by a link is brought to what it names, once, as soon as it is there. */
 function meet() {
   const found = state.meet && $(state.meet);
+  if (state.meet === "plan" && state.docs.status && !state.docs.status.glance.plan) state.meet = null; // one that opens later takes no focus
   if (!found) return;
   state.meet = null;
   found.focus({ preventScroll: true });
