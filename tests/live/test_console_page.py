@@ -767,6 +767,19 @@ def test_a_plan_that_opens_later_does_not_take_the_focus(stage: Stage) -> None:
     expect(page.locator("#do-halt")).to_be_focused()
 
 
+def test_what_cannot_be_drawn_is_said_and_not_left_as_it_was(stage: Stage) -> None:
+    standing(stage, "drawn", "undrawn")
+    page = stage.open("run=drawn")
+    page.locator("#do-approve").wait_for()
+    amended(page, "**/undrawn/nodes", lambda told: told.update(slots=None))
+    page.evaluate("location.hash = '#run=undrawn'")
+    expect(page.locator("main")).to_contain_text("can't be drawn")
+    expect(page.locator("main h1")).to_have_count(0)
+    page.close()
+    assert stage.seen  # the browser's log has the error itself
+    stage.seen.clear()
+
+
 MOVES = """async () => {
   const { h, patch } = await import('/page/dom.js');
   const place = document.createElement('div');

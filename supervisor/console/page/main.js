@@ -160,7 +160,7 @@ function render() {
   patch($("top"), top(oldS));
   patch($("warnings"), warnings({ runs, run: at.run, docs, silentS, staleS, trouble: state.trouble }));
   patch($("views"), at.run ? VIEWS.map(([name, word]) => h("a", { href: to(at.run, { view: name === "now" ? "" : name }), "aria-current": name === at.view ? "page" : null }, word)) : []);
-  patch($("main"), at.run ? run() : all());
+  patch($("main"), drawn());
   meet();
 }
 
@@ -175,6 +175,16 @@ function top(silentS) {
     h("button", { type: "button", onclick: showKeys, "aria-label": "Keys" }, "?"),
     h("button", { type: "button", onclick: () => out("") }, "Leave"),
   ];
+}
+
+/** What can't be drawn is said: else what stood there before would stay, under another name perhaps. */
+function drawn() {
+  try {
+    return state.at.run ? run() : all();
+  } catch (error) {
+    reportError(error);
+    return h("p", { class: "panel", role: "alert", "data-key": "undrawn" }, `This view can't be drawn. In a terminal: relight status ${state.at.run}`);
+  }
 }
 
 function all() {
