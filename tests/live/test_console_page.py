@@ -780,6 +780,22 @@ def test_what_cannot_be_drawn_is_said_and_not_left_as_it_was(stage: Stage) -> No
     stage.seen.clear()
 
 
+def test_of_what_cannot_be_read_all_is_said_and_nothing_of_another_view(stage: Stage) -> None:
+    stage.allowed |= {404, 503}
+    standing(stage, "troubles")
+    page = stage.page()
+    page.route("**/nodes", lambda route: route.fulfill(status=503, json={"detail": "no disk"}))
+    page.route("**/losses?*", lambda route: route.fulfill(status=503, json={"detail": "no rows"}))
+    page.goto(f"{stage.console.address}#token={stage.console.approver}&run=troubles")
+    expect(page.locator("#warnings")).to_contain_text("nodes: no disk")
+    expect(page.locator("#warnings")).to_contain_text("losses: no rows")
+    page.evaluate("location.hash = '#run=troubles&incident=99'")
+    expect(page.locator("#warnings")).to_contain_text("incident:")
+    page.evaluate("location.hash = '#run=troubles&view=saves'")
+    expect(page.get_by_role("heading", name="Checkpoints")).to_be_visible()
+    expect(page.locator("#warnings")).not_to_contain_text("A part can't be shown", timeout=3_000)
+
+
 MOVES = """async () => {
   const { h, patch } = await import('/page/dom.js');
   const place = document.createElement('div');

@@ -31,7 +31,7 @@ const LOSSES_PHONE = 400;
 const [LEAST_WIDE, PHONE, WIDEST] = [240, 600, 1200];
 
 const $ = (id) => document.getElementById(id);
-const state = { inside: false, at: route(), runs: [], you: null, docs: {}, readAt: {}, reading: new Set(), trouble: "", end: null, meet: null };
+const state = { inside: false, at: route(), runs: [], you: null, docs: {}, readAt: {}, reading: new Set(), troubles: {}, end: null, meet: null };
 let drawing = false;
 
 // --- reading -------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ async function read(doc) {
     const told = await get(from);
     if (late()) return;
     take(doc, told, asked, row);
-    if (doc === state.troubleIn) state.trouble = "";
+    delete state.troubles[doc];
   } catch (error) {
     if (!late()) failed(doc, error);
   } finally {
@@ -104,10 +104,14 @@ function failed(doc, error) {
   if (error.status === 401) {
     out("This token is not valid here, or no longer.");
   } else if (error.status !== 0) {
-    state.troubleIn = doc;
-    state.trouble = `${doc}: ${error.message}`;
+    state.troubles[doc] = error.message;
     if (error.status === 404) state.docs[doc] = null;
   }
+}
+
+/** What can't be read of this view, all of it. */
+function trouble() {
+  return wanted().filter((doc) => state.troubles[doc]).map((doc) => `${doc}: ${state.troubles[doc]}`).join("; ");
 }
 
 /** A row of the run that is shown has come: it may be news. */
@@ -158,7 +162,7 @@ function render() {
   document.documentElement.toggleAttribute("data-old", oldS > 10);
   document.title = row ? `${standing(row).shape} ${row.run}: ${standing(row).word}` : "relight";
   patch($("top"), top(oldS));
-  patch($("warnings"), warnings({ runs, run: at.run, docs, silentS, staleS, trouble: state.trouble }));
+  patch($("warnings"), warnings({ runs, run: at.run, docs, silentS, staleS, trouble: trouble() }));
   patch($("views"), at.run ? VIEWS.map(([name, word]) => h("a", { href: to(at.run, { view: name === "now" ? "" : name }), "aria-current": name === at.view ? "page" : null }, word)) : []);
   patch($("main"), drawn());
   meet();
@@ -199,7 +203,7 @@ function all() {
 function run() {
   const { at, docs } = state;
   if (docs.status === null) return h("p", { class: "panel" }, "No run of that name is here. ", h("a", { href: "#" }, "All runs"));
-  if (!docs.status) return h("p", { class: "panel", "data-key": "wait" }, state.trouble || "Reading…");
+  if (!docs.status) return h("p", { class: "panel", "data-key": "wait" }, trouble() || "Reading…");
   const wide = document.documentElement.clientWidth;
   const width = Math.max(LEAST_WIDE, Math.min(wide, WIDEST) - (wide < PHONE ? 46 : 66)); // less what style.css takes beside a picture
   const parts = { now: viewNow, nodes: viewNodes, line: viewLine, incidents: viewIncidents, saves: viewSaves, ledgers: viewLedgers };
@@ -303,7 +307,7 @@ function go() {
   close(); // a question is of the place where it was asked
   if (!state.inside) return;
   if (before.run !== state.at.run || state.end === null) {
-    Object.assign(state, { docs: {}, readAt: {}, trouble: "", row: null });
+    Object.assign(state, { docs: {}, readAt: {}, troubles: {}, row: null });
     newest();
     attend();
   }
