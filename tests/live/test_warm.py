@@ -178,6 +178,7 @@ def test_a_signal_to_the_shim_reaches_the_fork(warmed):
     os.mkfifo(ready)  # opening it for reading waits until the script opens it for writing
     warmed.launch(1, [sys.executable, script(warmed, text)])
     assert ready.read_text() == "!"
+    warmed.hear("start")  # the script may be quicker than the shim's word of it
     os.kill(nodes.shim_pid(str(warmed.run_dir), 1, 0), signal.SIGTERM)
     assert warmed.hear("exit")["code"] == 7
 
