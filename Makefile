@@ -38,7 +38,7 @@ demo: $(STAMP) ## 10:40 at 640 nodes, simulated; then a real run is hurt five ti
 	$(BIN)/relight bench real
 
 test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 lint: $(STAMP) ## ruff, format, mypy, import rules
 	$(BIN)/ruff check .

@@ -53,6 +53,7 @@ def figures(folder: str, say: Callable[[str], None], window_s: float = WINDOW_S,
         visitors = _start(stack, ["visitors", str(port), "crowd", str(VIEWERS), str(FLOOD)], nice=10)
         for i in range(VIEWERS):
             _write(visitors, given[i // STREAMS_A_TOKEN])
+        _line(visitors, "looking")
         say(f"with {VIEWERS} viewers and a flood of bad requests: {window_s:.0f} s")
         beside = _window(window_s)
         seen = _end(visitors)

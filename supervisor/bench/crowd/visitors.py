@@ -1,7 +1,8 @@
 """Those who look at a console, and those who should not: 20 pages that stay open, and a flood of bad requests.
 
-`python -m supervisor.bench.crowd.visitors PORT RUN VIEWERS FLOOD`, the tokens one a line on stdin, goes on until stdin ends
-and prints what it got. `FLOOD`: so many connections send nonsense, as fast as they are answered.
+`python -m supervisor.bench.crowd.visitors PORT RUN VIEWERS FLOOD`, the tokens one a line on stdin, prints "looking" as soon as a
+page was told of a change, goes on until stdin ends and prints what it got. `FLOOD`: so many connections send nonsense, as fast as
+they are answered.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Visitors:
         while True:
             reader, writer = await self._ask(f"/api/runs/{self._run}/events", token)
             while line := await reader.readline():
-                self.events += line.startswith(b"event: change")
+                if line.startswith(b"event: change"):
+                    if not self.events:
+                        print("looking", flush=True)
+                    self.events += 1
             writer.close()
 
     async def _looks(self, token: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from dataclasses import replace
 
 from policies.reasons import Reason
 from supervisor.bench import nodes
@@ -53,7 +54,9 @@ def kill_after_seal(run: RealRun) -> None:
 
 def refused_under_relight(work: Work, kind: str) -> None:
     """A rank is killed; what is relaunched loads wrongly. It is never accepted, and the run halts."""
-    with running(work, kind, with_extra(SHAPE, "--plant", f"{kind}:rank={RANK}")) as run:
+    # It halts long before its last step; with few of them a busy machine would end it before the kill.
+    shape = replace(with_extra(SHAPE, "--plant", f"{kind}:rank={RANK}"), steps=10 * SHAPE.steps)
+    with running(work, kind, shape) as run:
         kill_after_seal(run)
         code = run.wait_end(180)
         history = run.history()
