@@ -122,4 +122,4 @@ class Awaited:
         if self._runs is None or self._runs[0] != runs:
             self._runs = (runs, now)
         late = bool(runs) and now - self._runs[1] >= NOT_TAKEN_S
-        return f"job {one} runs for more than {NOT_TAKEN_S / 60:.0f} min" if late else ""
+        return f"job {one} has run for more than {NOT_TAKEN_S / 60:.0f} min" if late else ""

@@ -667,6 +667,14 @@ def test_an_older_status_is_not_shown_over_what_the_stream_has_told(stage: Stage
         expect(page.locator("#headline")).to_contain_text("Waits for you")
 
 
+def reads_anew(page: Any, name: str) -> None:
+    """Until the page shows what is answered from now on."""
+    for _ in range(2):  # the first may have been asked for before
+        with page.expect_response(lambda came: came.url.endswith(f"/api/runs/{name}")):
+            pass
+    page.wait_for_timeout(500)
+
+
 def test_a_change_is_not_asked_of_another_plan_than_was_read(stage: Stage) -> None:
     standing(stage, "moved")
     page = stage.open("run=moved")
@@ -675,10 +683,7 @@ def test_a_change_is_not_asked_of_another_plan_than_was_read(stage: Stage) -> No
     amended(page, "**/api/runs/moved", lambda told: told["glance"].update(plan="f" * 32))
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Samples to leave out").fill("5000000:5000100")
-    for _ in range(2):  # the first may have been asked for before
-        with page.expect_response(lambda came: came.url.endswith("/api/runs/moved")):
-            pass
-    page.wait_for_timeout(500)
+    reads_anew(page, "moved")
     dialog.get_by_role("button", name="Show what changes").click()
     expect(dialog.get_by_role("alert")).to_contain_text("is no longer the open one")
     assert asked == []
@@ -696,10 +701,7 @@ def test_who_lifts_a_pause_does_not_lift_a_halt_that_came_meanwhile(stage: Stage
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Reason").fill("looked at it")
     glance["halted"] = "attempts-spent"
-    for _ in range(2):
-        with page.expect_response(lambda came: came.url.endswith("/api/runs/lift")):
-            pass
-    page.wait_for_timeout(500)
+    reads_anew(page, "lift")
     dialog.get_by_role("button", name="Resume lift").click()
     expect(dialog.get_by_role("alert")).to_contain_text("has halted meanwhile")
     assert asked == []

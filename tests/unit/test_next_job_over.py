@@ -96,9 +96,9 @@ def test_one_that_runs_for_long_and_does_not_take_the_run_up_is_told_of(tmp_path
     awaited = Awaited(str(tmp_path), slurm.job, lambda: slurm.now)
     for _ in range(int(NOT_TAKEN_S // EVERY_S)):
         assert slurm.over(awaited) == ""
-    assert slurm.over(awaited) == "job 13 runs for more than 15 min"
+    assert slurm.over(awaited) == "job 13 has run for more than 15 min"
     slurm.answer = Unreadable("slurmctld is away")
-    assert slurm.over(awaited) == "job 13 runs for more than 15 min"
+    assert slurm.over(awaited) == "job 13 has run for more than 15 min"
     slurm.answer = replace(NEXT, state="RUNNING", phase=Phase.RUNNING, start="2026-12-02T05:15:02")  # requeued
     assert slurm.over(awaited) == ""
 
