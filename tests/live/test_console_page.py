@@ -228,6 +228,37 @@ def test_a_change_is_shown_before_it_is_approved(stage: Stage) -> None:
         assert history.attempts[1].skip_samples == ((5_000_000, 5_000_100),)
 
 
+def test_a_change_waits_for_what_can_be_chosen_from(stage: Stage) -> None:
+    with stage.run(lost("slow")):
+        page = stage.page()
+        held: list[Any] = []
+        page.route("**/api/runs/slow/checkpoints", lambda route: held.append(route))
+        page.goto(f"{stage.console.address}#token={stage.console.approver}&run=slow")
+        expect(page.locator("#plan")).to_contain_text("opens once the checkpoints and the spares have been read")
+        expect(page.locator("#do-approve")).to_be_enabled()
+        expect(page.locator("#do-change")).to_be_disabled()
+        page.keyboard.press("c")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        held.pop().continue_()
+        page.locator("#do-change").click()
+        expect(page.get_by_role("dialog").get_by_label("Start from")).to_be_visible()
+
+
+def test_a_store_that_cannot_be_read_is_told_and_the_rest_can_be_changed(stage: Stage) -> None:
+    unread = {"known": False, "as_of": None, "saves": [], "being_written": [], "free_bytes": None, "way_back": None}
+    with stage.run(lost("blind")) as run:
+        page = stage.page()
+        page.route("**/api/runs/blind/checkpoints", lambda route: route.fulfill(json=unread))
+        page.goto(f"{stage.console.address}#token={stage.console.approver}&run=blind")
+        page.locator("#do-change").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("The store can't be read now, so no other checkpoint can be chosen.")
+        dialog.locator("select[name=spare-0]").select_option("n0009")
+        dialog.get_by_role("button", name="Show what changes").click()
+        expect(dialog.get_by_role("heading", name="The plan as changed")).to_be_visible()
+        until(run, lambda h: h.choice.spares)
+
+
 def test_a_node_is_kept(stage: Stage) -> None:
     with stage.run(lost("keep")) as run:
         page = stage.open("run=keep")

@@ -122,7 +122,7 @@ export function change(it) {
   const { plan, saves, spares, run } = it;
   const { page } = plan;
   const completed = (saves ?? []).filter((one) => one.phase === "completed" && one.location === "store");
-  const ready = (spares ?? []).filter((one) => one.well).map((one) => one.node);
+  const ready = spares.filter((one) => one.well).map((one) => one.node);
   const body = (given) => {
     if (it.glance()?.plan !== plan.digest) throw new Error(`Plan ${planId(plan.digest)} is no longer the open one. Cancel, and look at the plan as it is now.`);
     const chosen = page.swaps.map(([, , node], index) => given.get(`spare-${index}`) ?? node);
@@ -149,7 +149,7 @@ export function change(it) {
       (came, made) => outcome(came, it, "change", made),
       completed.length
         ? choice("checkpoint", "Start from", completed.map((one) => one.id), page.checkpoint, (id) => `iteration ${number(completed.find((one) => one.id === id).step)}, ${id}${id === page.checkpoint ? " (as planned)" : ""}`)
-        : null,
+        : h("p", { class: "dim" }, saves ? "No save is completed, so none can be chosen." : "The store can't be read now, so no other checkpoint can be chosen."),
       page.swaps.map(([slot, from, node], index) =>
         choice(`spare-${index}`, `Spare for slot ${number(slot)} of ${from}`, [node, ...ready.filter((one) => one !== node)], node, (one) => (one === node ? `${one} (as planned)` : one))),
       page.bars.length ? h("fieldset", null, h("legend", null, "Keep in use, do not bar"), page.bars.map((node) => h("label", { class: "check" }, h("input", { type: "checkbox", name: "keep", value: node }), node))) : null,

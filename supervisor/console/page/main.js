@@ -222,7 +222,7 @@ function it() {
     glance: () => (here() ? state.docs.status?.glance : null),
     plan: docs.plan,
     status: docs.status,
-    saves: docs.checkpoints?.saves,
+    saves: docs.checkpoints?.known ? docs.checkpoints.saves : null,
     spares: docs.nodes?.spares,
     may: you?.asks ?? false,
     done: () => refresh(["status", "plan", "nodes", "incidents"]),
@@ -242,7 +242,7 @@ function viewNow(docs, name, width) {
   return [
     headline(docs),
     state.at.plan && !docs.status.glance.plan ? h("p", { class: "panel changed", "data-key": "no-plan" }, h("b", null, `Plan ${planId(state.at.plan)} is no longer open. `), "No plan is open now.") : null,
-    shown ? planCard({ plan: shown, saves: docs.checkpoints?.saves, run: name, meant: state.at.plan, may: state.you?.asks ?? false, answer }) : null,
+    shown ? planCard({ plan: shown, saves: docs.checkpoints?.saves, run: name, meant: state.at.plan, may: state.you?.asks ?? false, all: Boolean(docs.checkpoints && docs.nodes), answer }) : null,
     tiles(docs),
     docs.nodes ? memo("wall", [docs.nodes, width, name], () => wallPanel(docs.nodes, name, width, true)) : null,
     docs.line ? line(docs, width, draw) : null,

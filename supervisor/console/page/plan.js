@@ -64,12 +64,12 @@ export function meaningOfNo({ page }) {
   return `A no halts the run: ${attempt}nobody is barred, nothing is started until a person resumes it.`;
 }
 
-/** The card. `meant`: the digest of the link that brought somebody here; `answer(kind)` opens a question. */
-export function planCard({ plan, saves, run, meant, may, answer }) {
+/** The card. `meant`: the digest of the link that brought somebody here; `all`: what can be chosen from has been read; `answer(kind)` opens a question. */
+export function planCard({ plan, saves, run, meant, may, all, answer }) {
   const { page, digest } = plan;
   const stale = meant && !digest.startsWith(meant);
-  const ask = (kind, word, more) =>
-    h("button", { type: "button", "data-key": kind, class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !may, "aria-keyshortcuts": word[0].toLowerCase() }, word);
+  const ask = (kind, word, more, ready = true) =>
+    h("button", { type: "button", "data-key": kind, class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !may || !ready, "aria-keyshortcuts": word[0].toLowerCase() }, word);
   const can = { approve: "approve" in page.commands, change: "checkpoint" in page.commands, refuse: "refuse" in page.commands };
   return h(
     "section",
@@ -84,8 +84,9 @@ export function planCard({ plan, saves, run, meant, may, answer }) {
       " lost so far",
       page.rank_hours_a_minute === null ? "." : `, ${number(page.rank_hours_a_minute, 1)} more each minute of waiting.`,
     ),
-    h("div", { class: "buttons" }, can.approve && ask("approve", "Approve", "yes"), can.change && ask("change", "Change…"), can.refuse && ask("refuse", "Refuse…", "no")),
+    h("div", { class: "buttons" }, can.approve && ask("approve", "Approve", "yes"), can.change && ask("change", "Change…", null, all), can.refuse && ask("refuse", "Refuse…", "no")),
     may ? null : h("p", { class: "dim" }, "This token may only look; an approver's may answer."),
+    may && can.change && !all ? h("p", { class: "dim" }, "Change… opens once the checkpoints and the spares have been read.") : null,
     h("div", { class: "two" }, h("div", null,
     h("h3", null, page.first.length > 1 ? `Earliest error: one of ${page.first.length}; the clocks can't say which was first` : "Earliest error"),
     page.first.length ? h("ul", { class: "plain" }, evidence(page.first)) : h("p", null, "Not found."),
