@@ -231,14 +231,14 @@ def test_a_change_is_shown_before_it_is_approved(stage: Stage) -> None:
 def test_a_change_waits_for_what_can_be_chosen_from(stage: Stage) -> None:
     with stage.run(lost("slow")):
         page = stage.page()
-        held: list[Any] = []
-        page.route("**/api/runs/slow/checkpoints", lambda route: held.append(route))
+        held = kept_back(page, "**/api/runs/slow/checkpoints")
         page.goto(f"{stage.console.address}#token={stage.console.approver}&run=slow")
         expect(page.locator("#plan")).to_contain_text("opens once the checkpoints and the spares have been read")
         expect(page.locator("#do-approve")).to_be_enabled()
         expect(page.locator("#do-change")).to_be_disabled()
         page.keyboard.press("c")
         expect(page.get_by_role("dialog")).to_have_count(0)
+        has_come(page, held)
         held.pop().continue_()
         page.locator("#do-change").click()
         expect(page.get_by_role("dialog").get_by_label("Start from")).to_be_visible()
@@ -380,7 +380,7 @@ def test_a_refusal_that_comes_late_does_not_send_the_next_one_out(stage: Stage) 
         page.get_by_label("Token").fill(stage.console.viewer)
         page.get_by_role("button", name="Come in").click()
         expect(page.locator("#headline")).to_contain_text("Training")
-        assert len(held) == 1
+        has_come(page, held)
         with page.expect_response(lambda came: came.url.endswith("/api/runs") and came.status == 200):
             held[0].continue_()  # and once it has come, the page goes on asking
         expect(page.locator("#headline")).to_contain_text("Training")
@@ -499,6 +499,14 @@ def kept_back(page: Any, where: str) -> list[Any]:
     return held
 
 
+def has_come(page: Any, held: list[Any]) -> None:
+    """Until the first of them is held."""
+    last = time.monotonic() + WAIT_MS / 1000
+    while not held:
+        assert time.monotonic() < last
+        page.wait_for_timeout(50)
+
+
 def refused(digest: str) -> dict[str, Any]:
     """The controller's no to a plan that has changed."""
     text = "plan 000000 is not the open one"
@@ -581,6 +589,7 @@ def test_a_question_ends_with_its_run_and_its_answer_waits_for_the_next_question
     expect(dialog).to_have_count(0)
     page.locator("#do-halt").click()
     dialog.get_by_label("Reason").fill("half a reason")
+    has_come(page, held)
     held[0].fulfill(status=409, json=refused(digest))
     page.wait_for_timeout(1_000)
     expect(dialog.get_by_label("Reason")).to_have_value("half a reason")
@@ -602,10 +611,10 @@ def test_what_is_read_for_a_run_that_was_left_is_not_shown_as_of_the_next(stage:
     held = kept_back(page, "**/first/checkpoints")
     page.get_by_role("button", name="Approve plan").click()
     page.wait_for_timeout(1_000)
+    has_come(page, held)
     page.evaluate("location.hash = '#run=second'")
     expect(page.locator("#plan")).to_contain_text(f"Plan {page.evaluate(DIGEST, 'second')[:6]}")
     kept_back(page, "**/second/plan")
-    assert held
     for route in held:
         route.continue_()
     page.wait_for_timeout(1_000)
@@ -687,8 +696,7 @@ def test_an_older_status_is_not_shown_over_what_the_stream_has_told(stage: Stage
                 held.append((route, route.fetch()))
 
         page.route("**/api/runs/order", hold)
-        while not held:
-            page.wait_for_timeout(100)
+        has_come(page, held)
         run.do(lambda world: world.lose_node("n0003"))
         expect(page.locator("#live")).to_contain_text("A decision waits: plan")
         with page.expect_response(lambda came: came.url.endswith("/api/runs/order")):
@@ -781,7 +789,9 @@ HIDE = """(hidden) => {
 
 def test_a_tab_that_is_not_seen_keeps_no_stream(stage: Stage) -> None:
     standing(stage, "hidden")
-    page = stage.open("run=hidden")
+    page = stage.page()
+    with page.expect_request("**/events"):
+        page.goto(f"{stage.console.address}#token={stage.console.approver}&run=hidden")
     page.locator("#do-approve").wait_for()
     with page.expect_event("requestfailed", lambda one: one.url.endswith("/events")):
         page.evaluate(HIDE, True)
