@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("torch")
 from supervisor.bench import nodes
-from supervisor.bench.proofs.runs import SMALL, ledger_holds, running
+from supervisor.bench.proofs.runs import SMALL, ledger_holds, running, with_extra
 from supervisor.bench.proofs.work import Work
 from supervisor.bench.real_run import RealRun
 from supervisor.telling.status import read_status
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("real-loop")]
-SHAPE = replace(SMALL, steps=80, save_every=40)
-SAVE = "a0001-i0000040"
+SHAPE = replace(with_extra(SMALL, "--step-seconds", "0.3"), steps=40, save_every=20)
+SAVE = "a0001-i0000020"
 
 
 def lose_store(run: RealRun) -> None:
@@ -36,7 +36,7 @@ def test_a_lost_store_comes_back_from_the_archive_though_the_controller_dies_mea
     settings = f'[archive]\nplace = "{place}"\n'
     with running(work, "lost", SHAPE, settings=settings, crash=("after", "restore", 1)) as run:
         run.wait_for("a copy in the archive", lambda: run.history().archived)
-        run.wait_step(42)
+        run.wait_step(22)
         lose_store(run)
         os.kill(nodes.rank_pid(run.run.root, 1, 1), signal.SIGKILL)
         assert run.wait_end(180) == 0

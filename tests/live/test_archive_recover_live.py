@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from supervisor.bench.proofs.runs import SMALL, ledger_holds, running
+from supervisor.bench.proofs.runs import SMALL, ledger_holds, running, with_extra
 from supervisor.bench.proofs.work import Work
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("real-loop")]
-SHAPE = replace(SMALL, steps=80, save_every=40)
-SAVE = "a0001-i0000040"
+SHAPE = replace(with_extra(SMALL, "--step-seconds", "0.3"), steps=40, save_every=20)
+SAVE = "a0001-i0000020"
 
 
 def test_nothing_is_left_but_the_archive(tmp_path: Path) -> None:
     work, place = Work("live", str(tmp_path)), tmp_path / "elsewhere"
     with running(work, "lost", SHAPE, settings=f'[archive]\nplace = "{place}"\n') as run:
         run.wait_for("a copy in the archive", lambda: run.history().archived)
-        run.wait_step(42)
+        run.wait_step(22)
         run.stop()
         shutil.rmtree(run.run.root)
         words = ["checkpoints", "recover", str(place), "bench", "--run-dir", run.run.root]
