@@ -68,7 +68,7 @@ def agents(run_dir):
 class Scene:
     """A hub with its crew, and a way to read."""
 
-    def __init__(self, run_dir, *, pace=None, grace=1.0):
+    def __init__(self, run_dir, *, pace=None):
         self.run_dir = run_dir
         self.log = []
         self.heard = []
@@ -76,7 +76,7 @@ class Scene:
         self.crew = Noting(self.heard)
         self.hub = Hub(run_dir, "secret", time.time, self.seen.set, beat_s=0.05, reads=self.crew)
         self.hub.set_attempt(1, 0, 1)
-        self.readers = Readers(ByThreads(2, pace or Pace()), self.crew, self.tell, worth=0, grace=grace)
+        self.readers = Readers(ByThreads(2, pace or Pace()), self.crew, self.tell, worth=0)
 
     def tell(self, line, wrong):
         if wrong:
@@ -170,16 +170,15 @@ def test_two_agents_read_a_save_between_them(run_dir, save, agents):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stands still"])
 def test_what_becomes_of_one_agent_in_the_middle_harms_nothing(run_dir, save, agents, number):
-    agents("n000")
-    hurt = agents("n001")
+    crew = {node: agents(node) for node in ("n000", "n001")}
 
     async def scene():
         pace = Pace(20e6)  # a file takes 50 ms, so that the reading has a middle
-        async with Scene(run_dir, pace=pace, grace=0.05) as one:
-            await one.crew_of("n000", "n001")
+        async with Scene(run_dir, pace=pace) as one:
+            await one.crew_of(*crew)
             reading = one.reading(str(save))
-            await one.until(lambda: one.answered("n001"))
-            os.kill(hurt.pid, number)
+            first = await one.until(lambda: next((node for node in crew if one.answered(node)), None))
+            os.kill(crew[first].pid, number)
             return await reading
 
     assert by_name(asyncio.run(scene())) == alone(str(save))
