@@ -80,6 +80,11 @@ class Scene:
 
         return self.run.until(look, f"the marks of attempt {attempt}", seconds)
 
+    def gain(self) -> None:
+        """Until a step is made that no attempt before has made: three attempts in a row without one are a halt (no-progress)."""
+        furthest = max(one.last_step for one in self.run.history().attempts)
+        self.run.wait_step(furthest + 1)
+
     def kill_rank(self, number: int) -> Launch:
         """A rank dies: incident `number`, and the attempt after it."""
         died = time.time()
@@ -154,7 +159,7 @@ def launches(at: Scene, repeats: int, first: int = 1) -> list[Launch]:
     for number in range(first, first + repeats):
         one = at.kill_rank(number)
         found.append(Launch(one.ours, one.stages, at.bare()))
-        at.run.wait_step(5)
+        at.gain()
     return found
 
 
@@ -165,7 +170,7 @@ def lost_node(at: Scene, number: int, strike: Callable[[str], None]) -> Lost:
     incident = at.run.wait_closed(number)
     if incident.times.confirmed is None or incident.times.confirmed < struck:
         raise UserError(f"incident {number} was open before {node} was struck: {incident.trouble.text}", 1)
-    at.run.wait_step(5)
+    at.gain()
     return Lost(node, struck, incident.times.confirmed - struck)
 
 
