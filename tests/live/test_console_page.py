@@ -244,7 +244,7 @@ def test_a_change_waits_for_what_can_be_chosen_from(stage: Stage) -> None:
         expect(page.get_by_role("dialog").get_by_label("Start from")).to_be_visible()
 
 
-def test_a_store_that_cannot_be_read_is_told_and_the_rest_can_be_changed(stage: Stage) -> None:
+def test_a_change_tells_that_the_store_cannot_be_read(stage: Stage) -> None:
     unread = {"known": False, "as_of": None, "saves": [], "being_written": [], "free_bytes": None, "way_back": None}
     with stage.run(lost("blind")) as run:
         page = stage.page()
@@ -252,7 +252,7 @@ def test_a_store_that_cannot_be_read_is_told_and_the_rest_can_be_changed(stage: 
         page.goto(f"{stage.console.address}#token={stage.console.approver}&run=blind")
         page.locator("#do-change").click()
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("The store can't be read now, so no other checkpoint can be chosen.")
+        expect(dialog).to_contain_text("the controller takes up a change once it can be read")
         dialog.locator("select[name=spare-0]").select_option("n0009")
         dialog.get_by_role("button", name="Show what changes").click()
         expect(dialog.get_by_role("heading", name="The plan as changed")).to_be_visible()

@@ -149,7 +149,7 @@ export function change(it) {
       (came, made) => outcome(came, it, "change", made),
       completed.length
         ? choice("checkpoint", "Start from", completed.map((one) => one.id), page.checkpoint, (id) => `iteration ${number(completed.find((one) => one.id === id).step)}, ${id}${id === page.checkpoint ? " (as planned)" : ""}`)
-        : h("p", { class: "dim" }, saves ? "No save is completed, so none can be chosen." : "The store can't be read now, so no other checkpoint can be chosen."),
+        : h("p", { class: "dim" }, saves ? "No save in the store is completed, so none can be chosen here." : "The store can't be read now. No other checkpoint can be chosen here, and the controller takes up a change once it can be read."),
       page.swaps.map(([slot, from, node], index) =>
         choice(`spare-${index}`, `Spare for slot ${number(slot)} of ${from}`, [node, ...ready.filter((one) => one !== node)], node, (one) => (one === node ? `${one} (as planned)` : one))),
       page.bars.length ? h("fieldset", null, h("legend", null, "Keep in use, do not bar"), page.bars.map((node) => h("label", { class: "check" }, h("input", { type: "checkbox", name: "keep", value: node }), node))) : null,

@@ -68,8 +68,9 @@ export function meaningOfNo({ page }) {
 export function planCard({ plan, saves, run, meant, may, all, answer }) {
   const { page, digest } = plan;
   const stale = meant && !digest.startsWith(meant);
-  const ask = (kind, word, more, ready = true) =>
-    h("button", { type: "button", "data-key": kind, class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !may || !ready, "aria-keyshortcuts": word[0].toLowerCase() }, word);
+  const ready = { approve: may, change: may && all, refuse: may };
+  const ask = (kind, word, more) =>
+    h("button", { type: "button", "data-key": kind, class: more, onclick: () => answer(kind), id: `do-${kind}`, disabled: !ready[kind], "aria-keyshortcuts": word[0].toLowerCase() }, word);
   const can = { approve: "approve" in page.commands, change: "checkpoint" in page.commands, refuse: "refuse" in page.commands };
   return h(
     "section",
@@ -84,7 +85,7 @@ export function planCard({ plan, saves, run, meant, may, all, answer }) {
       " lost so far",
       page.rank_hours_a_minute === null ? "." : `, ${number(page.rank_hours_a_minute, 1)} more each minute of waiting.`,
     ),
-    h("div", { class: "buttons" }, can.approve && ask("approve", "Approve", "yes"), can.change && ask("change", "Change…", null, all), can.refuse && ask("refuse", "Refuse…", "no")),
+    h("div", { class: "buttons" }, can.approve && ask("approve", "Approve", "yes"), can.change && ask("change", "Change…"), can.refuse && ask("refuse", "Refuse…", "no")),
     may ? null : h("p", { class: "dim" }, "This token may only look; an approver's may answer."),
     may && can.change && !all ? h("p", { class: "dim" }, "Change… opens once the checkpoints and the spares have been read.") : null,
     h("div", { class: "two" }, h("div", null,
